@@ -10,10 +10,10 @@ use std::time::Duration;
 use jute_codec::{
     Create2Reply, DataReply, ErrorCode, EventType, NameList, OpCode, Response, Stat, Zxid,
 };
-use zk_recipes::machine::{Input, Repeating, SessionView, Step, WatchNumber};
+use zk_recipes::machine::{Input, Machine, Repeating, SessionView, Step, WatchNumber};
 use zk_recipes::machines::{
-    Attempt as _, ExclusiveAttempt, ExclusiveProfile, Held, NameForm, NotHeld, Permits,
-    QueueAttempt, QueueNames, QueueProfile, Removal as _, Resize, Restart,
+    ExclusiveAttempt, ExclusiveProfile, Held, Leaving, NameForm, NotHeld, Permits, QueueAttempt,
+    QueueNames, QueueProfile, Resize, Restart,
 };
 use zk_recipes::{
     Acl, Barrier, Client, Counter, DoubleBarrier, ExclusiveLock, FairLock, Group, LockError,
@@ -121,6 +121,16 @@ fn exclusive_granted() -> Repeating<ExclusiveAttempt> {
     let step = machine.handle(view(1), reply(1, results));
     assert!(is_held_on(&step, 1), "{step:?}");
     machine
+}
+
+/// Ends a machine, whose flight is pending or not. Its removal needs the reply to that flight.
+fn released<M: Leaving>(machine: Repeating<M>, is_pending: bool) -> Repeating<M::Removal>
+where
+    M::Removal: Machine,
+{
+    let (release, needs_reply) = machine.machine.abandon(is_pending).expect("there is a znode");
+    assert_eq!(needs_reply, is_pending);
+    Repeating::new(release)
 }
 
 fn contender() -> Repeating<QueueAttempt> {
@@ -275,9 +285,7 @@ fn a_predecessor_that_was_gone_and_is_there_again_is_watched() {
 #[test]
 fn an_exclusive_release_pauses_when_a_server_fails() {
     for code in [ErrorCode::SYSTEM_ERROR, ErrorCode(-999), ErrorCode::THROTTLED_OP] {
-        let (release, is_creating) = exclusive_granted().machine.abandon();
-        let mut release = Repeating::new(release);
-        assert!(!is_creating);
+        let mut release = released(exclusive_granted(), false);
         let mut step = release.start(view(1));
         let mut now = 0;
         for _ in 0..10 {
@@ -347,10 +355,7 @@ fn an_overloaded_server_does_not_use_up_the_rounds_of_making_a_directory() {
 fn the_end_of_another_session_does_not_end_a_release_that_waits_for_its_create() {
     let mut machine = contender();
     assert_eq!(ops(&machine.start(view(1))), [OpCode::CREATE2, OpCode::GET_CHILDREN]);
-    let (release, is_creating) = machine.machine.abandon();
-    let mut release = Repeating::new(release);
-    assert!(is_creating);
-    release.machine.expect_create();
+    let mut release = released(machine, true);
     assert!(matches!(release.start(view(2)), Step::Wait(None)));
     let step = release.handle(view(2), Input::Ended(THEIRS));
     assert!(matches!(step, Step::Wait(_)), "{step:?}");
@@ -371,10 +376,7 @@ fn a_directory_that_an_earlier_flight_has_created_is_removed() {
     let step = machine.handle(view(1), reply(1, vec![created("/l"), busy(), busy()]));
     assert!(matches!(step, Step::Wait(Some(_))), "{step:?}");
     assert_eq!(ops(&machine.handle(view(1), Input::Suspended)), creates);
-    let (mut release, is_creating) = machine.machine.abandon();
-    assert!(is_creating);
-    release.expect_create();
-    let mut release = Repeating::new(release);
+    let mut release = released(machine, true);
     assert!(matches!(release.start(view(2)), Step::Wait(None)));
     let unsent = || Err(OpError::connection_loss(Outcome::NotApplied));
     let step = release.handle(view(2), reply(2, vec![unsent(), unsent(), unsent()]));
@@ -597,8 +599,7 @@ fn attempts_that_are_refused_together_come_back_apart() {
         let mut other = exclusive();
         let _ = other.start(view(number));
         let other = other.handle(view(number), reply(1, refuse()));
-        let (release, _) = exclusive_granted().machine.abandon();
-        let mut release = Repeating::new(release);
+        let mut release = released(exclusive_granted(), false);
         let _ = release.start(view(number));
         let vec = vec![refused(ErrorCode::THROTTLED_OP)];
         let Step::Wait(release) = release.handle(view(number), reply(1, vec)) else { panic!() };

@@ -30,16 +30,27 @@ fn world() -> World {
     World::new().pace(Pace::of(60))
 }
 
+/// Begins a call that borrows what it was given, and that has the timeout.
+fn borrowing<T: 'static, E: Debug + 'static, F>(
+    name: &'static str,
+    begin: impl FnOnce() -> F + 'static,
+) -> (&'static str, Begin)
+where
+    F: Future<Output = Result<T, E>> + 'static,
+{
+    let begin = move || -> Ended {
+        let call = begin();
+        Box::pin(async move { call.await.map(drop).map_err(|error| format!("{error:?}")) })
+    };
+    (name, Box::new(begin))
+}
+
 /// Gives a call the timeout, when it begins.
 fn call<T: 'static, E: Debug + 'static, O: Copy + Unpin + 'static>(
     name: &'static str,
     begin: impl FnOnce() -> Call<T, E, O> + 'static,
 ) -> (&'static str, Begin) {
-    let begin = move || -> Ended {
-        let call = begin().timeout(TIMEOUT);
-        Box::pin(async move { call.await.map(drop).map_err(|error| format!("{error:?}")) })
-    };
-    (name, Box::new(begin))
+    borrowing(name, move || begin().timeout(TIMEOUT))
 }
 
 /// Returns the calls that take a timeout of their own, of a client that holds what they need.
@@ -55,6 +66,7 @@ async fn of_locks(client: &Client) -> Vec<(&'static str, Begin)> {
     let (one, two, three) = (fair("/p/one"), fair("/p/two"), fair("/p/three"));
     let election = Election::new(client, "/p/election").expect("legal");
     let semaphore = Semaphore::new(client, "/p/semaphore", 2).expect("legal");
+    let mut resized = semaphore.clone();
     let exclusive = ExclusiveLock::new(client, "/p/exclusive").expect("legal");
     let writing = RwLock::new(client, "/p/rw").expect("legal").write().await.expect("free");
     let held = fair("/p/held").acquire().await.expect("free");
@@ -78,6 +90,7 @@ async fn of_locks(client: &Client) -> Vec<(&'static str, Begin)> {
         call("leader", move || leader.leader()),
         call("holder", move || exclusive.holder()),
         call("stored permits", move || semaphore.stored_permits()),
+        borrowing("set permits", async move || resized.set_permits(3).timeout(TIMEOUT).await),
         call("validate", move || held.validate()),
         call("release", move || released.release()),
         call("resign", move || leading.resign()),
@@ -132,25 +145,29 @@ async fn of_data(client: &Client) -> Vec<(&'static str, Begin)> {
     let value = SharedValue::new(client, "/p/value").expect("legal");
     let counter = Counter::new(client, "/p/counter").expect("legal");
     let group = Group::new(client, "/p/group").expect("legal");
-    let (ensuring, deleting) = (Tree::of(client), Tree::of(client));
+    let [ensuring, deleting, reporting] = std::array::from_fn(|_| Tree::of(client));
     let (old, _) = (value.get().await.expect("it is created"), counter.get().await);
     ensuring.ensure("/p/tree/a").await.expect("it is created");
     let member = group.join("leaves", "").await.expect("the id is free");
-    let [get, set, compare] = std::array::from_fn(|_| value.clone());
+    let changed = group.join("changes", "").await.expect("the id is free");
+    let [get, set, compare, update] = std::array::from_fn(|_| value.clone());
     let [sum, add, swap] = std::array::from_fn(|_| counter.clone());
     let [members, join] = std::array::from_fn(|_| group.clone());
     vec![
         call("get", move || get.get()),
         call("set", move || set.set("x")),
         call("compare and set", move || compare.compare_and_set(&old, "x")),
+        call("update", move || update.update(|_| "x".into())),
         call("sum", move || sum.get()),
         call("add", move || add.add(1)),
         call("compare and set a number", move || swap.compare_and_set(0, 1)),
         call("members", move || members.members()),
         call("join", move || join.join("joins", "")),
         call("leave the group", move || member.leave()),
+        borrowing("new data", async move || changed.set_data("x").timeout(TIMEOUT).await),
         call("ensure", move || ensuring.ensure("/p/paths/a/b")),
         call("delete a tree", move || deleting.delete("/p/tree")),
+        call("report a deletion", move || reporting.delete_with_progress("/p/tree", |_| ())),
     ]
 }
 
@@ -222,6 +239,7 @@ fn a_call_that_waits_for_a_slot_of_the_janitor_ends_at_its_timeout() {
         "open",
         "enter",
         "set",
+        "update",
         "add",
         "join",
     ];

@@ -112,7 +112,10 @@
 //! - [`LockError`] says why a lock was not obtained, or is no longer held, [`LostReason`] why it was
 //!   lost, and [`Stopped`] why a body was stopped. [`TransactionError`] and [`DowngradeError`] belong
 //!   to a guard, [`MultiLockError`] and [`MultiReleaseError`] to several locks.
-//! - Operations of recipes are [`Call`]s, which take a timeout.
+//! - Operations of recipes are [`Call`]s, which take a timeout, or [`ScopedCall`]s if they borrow from
+//!   their caller. What waits for the next event has none, since the event may never happen: `next`
+//!   of a stream, [`Membership::changed`], [`Cache::complete`], and the calls that run a body of
+//!   work. All of them are cancel safe, so the timer of your runtime is enough for these.
 //! - [`TimedOut`] says what a call had [`LastSeen`] when its time was up: for example, its
 //!   [`Predecessor`].
 //! - Recipes that are no locks fail with a [`RecipeError`], or with one of their own:
@@ -247,7 +250,7 @@ pub use crate::{
     counter::{Counter, CounterBuilder, CounterChanges, CounterFormat},
     double_barrier::{DoubleBarrier, DoubleBarrierBuilder, Inside},
     election::{Election, ElectionNaming, Leader, Leaders, Leadership},
-    engine::call::Call,
+    engine::call::{Call, ScopedCall},
     exclusive::{ExclusiveGuard, ExclusiveLock},
     fair::{FairLock, Naming},
     group::{
@@ -299,10 +302,9 @@ pub mod kind {
 #[doc(hidden)]
 pub mod machines {
     pub use crate::exclusive::machine::{attempt::ExclusiveAttempt, profile::ExclusiveProfile};
-    pub use crate::lock::outcome::{
-        Changed, Held, NotChanged, NotHeld, Refusal, Restart, Tally, Znode,
-    };
-    pub use crate::lock::recipe::{Attempt, Change, Removal};
+    pub use crate::lock::outcome::{Changed, Held, NotChanged, NotHeld, Restart, Tally, Znode};
+    pub use crate::lock::recipe::{Attempt, Change, LockRemoval};
+    pub use crate::machine::{Leaving, Refusal, Removal};
     pub use crate::queue::machine::{attempt::QueueAttempt, removal::QueueRemoval};
     pub use crate::queue::naming::{NameForm, QueueNames};
     pub use crate::queue::profile::{Permits, QueueProfile};

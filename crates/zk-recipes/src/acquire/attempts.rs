@@ -3,16 +3,17 @@
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use tracing::{Instrument as _, Span, debug, debug_span, warn};
+use tracing::{Span, debug, debug_span, warn};
 use zk_session::recipe::{Session, Slot};
 use zk_session::{OpError, Time, WatchMode};
 
 use super::lock::Lock;
+use crate::engine::attended::{Attended, Left};
 use crate::engine::drive::{Supervisor, before, drive, jitter, pause, run};
 use crate::engine::feed::{Feed, FeedEvent};
 use crate::engine::persistent::PersistentWatch;
 use crate::error::RecipeError;
-use crate::guard::{Guard, removal_duty, start_keeper};
+use crate::guard::{Guard, RemovalDuty, start_keeper};
 use crate::lock::error::{LockError, LostReason, Stopped};
 use crate::lock::kind::Kind;
 use crate::lock::log;
@@ -20,8 +21,7 @@ use crate::lock::outcome::{Held, NotHeld, Restart};
 use crate::lock::phase::Phase;
 use crate::lock::recipe::{Attempt, Recipe};
 use crate::lock::state::AtRiskPolicy;
-use crate::lock::stats::Counters;
-use crate::machine::{Input, PAUSE, ReadAll, Repeating, Step};
+use crate::machine::{Input, PAUSE, ReadAll, Step};
 use crate::timed_out::{LastSeen, TimedOut};
 
 /// Number of attempts that may lose their znode before the acquire gives up.
@@ -125,9 +125,9 @@ async fn attempt<K: Kind>(
     )
     .await?;
     request.lock.terms.counters.attempted();
-    let mut attempt = RunningAttempt::new(&request.lock, slot, may_wait);
-    match attempt.run(request).await {
-        Ok(held) => Ok(Outcome::Held(attempt.into_guard(&request.lock, held))),
+    let mut attempt = prepare(&request.lock, slot, may_wait);
+    match run_attempt(&mut attempt, request).await {
+        Ok(held) => Ok(Outcome::Held(into_guard(attempt, &request.lock, held))),
         Err(NotHeld::Busy) => Ok(Outcome::Busy),
         Err(NotHeld::Restart(restart)) => Ok(Outcome::Restart(restart)),
         Err(NotHeld::Failed(error)) => Err(error),
@@ -147,66 +147,39 @@ async fn leased<K: Kind>(
     })
 }
 
-/// An attempt that may be dropped at any moment, and then hands its removal to the janitor.
+/// An attempt that may be dropped at any moment.
 ///
-/// The removal or the keeper that follows the attempt uses its span. The future of the attempt
-/// itself is not instrumented, because that would keep the span in memory twice while it waits.
-struct RunningAttempt<K: Recipe> {
-    /// `None` once the lock is held.
-    parts: Option<AttemptParts<K>>,
-    counters: Arc<Counters>,
-    span: Span,
+/// The removal or the keeper that follows the attempt uses the span of its duty. The future of the
+/// attempt itself is not instrumented, because that would keep the span in memory twice while it
+/// waits.
+type RunningAttempt<K> = Attended<<K as Recipe>::Attempt, RemovalDuty>;
+
+fn prepare<K: Kind>(lock: &Lock<K>, slot: Slot, may_wait: bool) -> RunningAttempt<K> {
+    let (id, path) = (Session::of(lock.client()).unique_id(), lock.path());
+    let span = debug_span!("attempt", %path, id = format!("{id:032x}"));
+    let duty = RemovalDuty { counters: Arc::clone(&lock.terms.counters), span };
+    Attended::with(lock.client(), slot, K::attempt(&lock.profile, id, may_wait), duty)
 }
 
-struct AttemptParts<K: Recipe> {
-    machine: Repeating<K::Attempt>,
-    feed: Feed,
-    slot: Slot,
+async fn run_attempt<K: Kind>(
+    attempt: &mut RunningAttempt<K>,
+    request: &AcquireRequest<K>,
+) -> Result<Held, NotHeld> {
+    let (machine, feed, RemovalDuty { span, .. }) = attempt.parts();
+    let mut supervisor = Waiting { request, span, changes: None, has_warned: false };
+    drive(feed, machine, &mut supervisor).await.unwrap_or_else(|stopped| {
+        Err(NotHeld::Failed(if stopped.is_timed_out() {
+            LockError::TimedOut(TimedOut::after(last_seen(&machine.machine)))
+        } else {
+            stopped.into()
+        }))
+    })
 }
 
-impl<K: Kind> RunningAttempt<K> {
-    fn new(lock: &Lock<K>, slot: Slot, may_wait: bool) -> Self {
-        let session = Session::of(lock.client());
-        let (id, path) = (session.unique_id(), lock.path());
-        let span = debug_span!("attempt", %path, id = format!("{id:032x}"));
-        let machine = Repeating::new(K::attempt(&lock.profile, id, may_wait));
-        let parts = Some(AttemptParts { machine, feed: Feed::new(session.lane()), slot });
-        Self { parts, counters: Arc::clone(&lock.terms.counters), span }
-    }
-
-    async fn run(&mut self, request: &AcquireRequest<K>) -> Result<Held, NotHeld> {
-        let AttemptParts { machine, feed, .. } =
-            self.parts.as_mut().expect("the lock is not held yet");
-        let mut supervisor =
-            Waiting { request, span: &self.span, changes: None, has_warned: false };
-        drive(feed, machine, &mut supervisor).await.unwrap_or_else(|stopped| {
-            Err(NotHeld::Failed(if stopped.is_timed_out() {
-                LockError::TimedOut(TimedOut::after(last_seen(&machine.machine)))
-            } else {
-                stopped.into()
-            }))
-        })
-    }
-
-    fn into_guard(mut self, lock: &Lock<K>, held: Held) -> Guard<K> {
-        let parts = self.parts.take().expect("the lock was just granted");
-        let (removal, _) = parts.machine.machine.abandon();
-        let span = self.span.clone();
-        let terms = lock.terms.clone();
-        Guard::new(start_keeper::<K>(terms, parts.feed, parts.slot, removal, held, span))
-    }
-}
-
-/// Handles cancellation in any state: the janitor removes what the attempt may have left.
-impl<K: Recipe> Drop for RunningAttempt<K> {
-    fn drop(&mut self) {
-        let Some(AttemptParts { machine, feed, slot }) = self.parts.take() else { return };
-        let (removal, is_creating) = machine.machine.abandon();
-        let span = self.span.clone();
-        let counters = Arc::clone(&self.counters);
-        let duty = removal_duty(feed, removal, is_creating, counters, span.clone());
-        slot.run(duty.instrument(span));
-    }
+/// Makes the owner's guard of an attempt that was granted the lock.
+fn into_guard<K: Kind>(attempt: RunningAttempt<K>, lock: &Lock<K>, held: Held) -> Guard<K> {
+    let Left { removal, feed, slot, duty } = attempt.end().expect("the lock was just granted");
+    Guard::new(start_keeper::<K>(lock.terms.clone(), feed, slot, removal, held, duty.span))
 }
 
 /// Returns what an attempt had seen when its time was up. Without a connection, the reason is that;

@@ -1,31 +1,48 @@
-//! Running a machine that may leave a znode, for a caller who may drop the future at any moment.
+//! Running a machine that may leave something on the servers, for a caller who may drop the future
+//! at any moment. Every machine that was dropped reaches the janitor here.
 
-use std::time::Duration;
+use std::future::Future;
 
 use bytestring::ByteString;
-use tracing::{debug, warn};
-use zk_session::Client;
+use tracing::Span;
 use zk_session::recipe::{Session, Slot};
-use zk_session::{OpError, Time};
+use zk_session::{Client, Time};
 
-use super::drive::{Caller, ClientStopped, Unattended, before, drive};
+use super::drive::{Caller, before, drive};
 use super::feed::Feed;
+use super::removal;
 use crate::error::RecipeError;
-use crate::machine::{Failure, Leaving, Machine, Remove, Repeating};
+use crate::machine::{Failure, Leaving, Machine, Removal, Repeating};
 
-/// Pause after the first refusal of a removal.
-pub(crate) const RETRY_FIRST: Duration = Duration::from_secs(1);
-/// Longest pause between two retries.
-pub(crate) const RETRY_MAX: Duration = Duration::from_secs(60);
-
-/// A machine with a slot of the janitor. When it is dropped, whether the machine has ended or not,
-/// the janitor removes the znode that the machine may have left.
-pub(crate) struct Attended<M: Leaving> {
-    /// `None` after the drop.
-    parts: Option<(Repeating<M>, Feed, Slot)>,
+/// What the janitor does with the removal of a machine that was dropped.
+pub(crate) trait Duty<R> {
+    /// Runs the removal. Its first input may arrive on this feed.
+    fn perform(self, feed: Feed, removal: R) -> impl Future<Output = ()> + Send + 'static;
 }
 
-impl<M: Leaving> Attended<M> {
+/// A machine with a slot of the janitor. When it is dropped, whether the machine has ended or not,
+/// the janitor removes what the machine may have left.
+pub(crate) struct Attended<M: Leaving, D: Duty<M::Removal> = Removing> {
+    /// `None` after the drop, or once the machine was ended.
+    parts: Option<Parts<M, D>>,
+}
+
+struct Parts<M, D> {
+    machine: Repeating<M>,
+    feed: Feed,
+    slot: Slot,
+    duty: D,
+}
+
+/// What is left of a machine that was ended.
+pub(crate) struct Left<R, D> {
+    pub(crate) removal: R,
+    pub(crate) feed: Feed,
+    pub(crate) slot: Slot,
+    pub(crate) duty: D,
+}
+
+impl<M: Leaving<Removal: Removal>> Attended<M> {
     /// Prepares the machine. While all slots of the janitor are taken, waits for one, at most until
     /// the deadline.
     pub(crate) async fn new(
@@ -34,10 +51,16 @@ impl<M: Leaving> Attended<M> {
         path: &ByteString,
         deadline: Option<Time>,
     ) -> Result<Self, RecipeError> {
-        let session = Session::of(client);
-        let slot = before(client, deadline, session.reserve_slot(path)).await?;
-        let feed = Feed::new(session.lane());
-        Ok(Self { parts: Some((Repeating::new(machine), feed, slot)) })
+        let slot = before(client, deadline, Session::of(client).reserve_slot(path)).await?;
+        Ok(Self::with(client, slot, machine, Removing))
+    }
+}
+
+impl<M: Leaving, D: Duty<M::Removal>> Attended<M, D> {
+    /// Prepares a machine that has a slot already.
+    pub(crate) fn with(client: &Client, slot: Slot, machine: M, duty: D) -> Self {
+        let feed = Feed::new(Session::of(client).lane());
+        Self { parts: Some(Parts { machine: Repeating::new(machine), feed, slot, duty }) }
     }
 
     /// Runs a machine that may fail.
@@ -45,8 +68,7 @@ impl<M: Leaving> Attended<M> {
     where
         M: Machine<Output = Result<T, Failure>>,
     {
-        let (machine, feed, _) = self.parts.as_mut().expect("it has not been dropped");
-        drive(feed, machine, &mut Caller { deadline }).await?.map_err(RecipeError::of)
+        self.run_to_end(deadline).await?.map_err(RecipeError::of)
     }
 
     /// Runs the machine to its end, and returns its output, or why it was stopped before.
@@ -54,61 +76,62 @@ impl<M: Leaving> Attended<M> {
         &mut self,
         deadline: Option<Time>,
     ) -> Result<M::Output, RecipeError> {
-        let (machine, feed, _) = self.parts.as_mut().expect("it has not been dropped");
+        let (machine, feed, _) = self.parts();
         drive(feed, machine, &mut Caller { deadline }).await
+    }
+
+    /// Returns what a caller needs to run the machine in its own way.
+    pub(crate) fn parts(&mut self) -> (&mut Repeating<M>, &mut Feed, &D) {
+        let Parts { machine, feed, duty, .. } = self.parts.as_mut().expect("it is not dropped");
+        (machine, feed, duty)
     }
 
     /// Returns the machine, and whether its flight is pending.
     pub(crate) fn state(&self) -> (&M, bool) {
-        let (machine, feed, _) = self.parts.as_ref().expect("it has not been dropped");
+        let Parts { machine, feed, .. } = self.parts.as_ref().expect("it is not dropped");
         (&machine.machine, feed.pending.is_some())
     }
+
+    /// Ends the machine. Returns what removes that which it may have left, if there may be something.
+    pub(crate) fn end(mut self) -> Option<Left<M::Removal, D>> {
+        self.take()
+    }
+
+    fn take(&mut self) -> Option<Left<M::Removal, D>> {
+        let Parts { machine, mut feed, slot, duty } = self.parts.take()?;
+        let removal = abandon(machine.machine, &mut feed)?;
+        Some(Left { removal, feed, slot, duty })
+    }
 }
 
-impl<M: Leaving> Drop for Attended<M> {
+impl<M: Leaving, D: Duty<M::Removal>> Drop for Attended<M, D> {
     fn drop(&mut self) {
-        let Some((machine, mut feed, slot)) = self.parts.take() else { return };
-        let removal = machine.machine.abandon(feed.pending.is_some());
-        let Some(mut removal) = removal.map(Repeating::new) else { return };
-        if let Some(token) = feed.pending {
-            // If the request has not been sent yet, there is no need to send it.
+        if let Some(Left { removal, feed, slot, duty }) = self.take() {
+            slot.run(duty.perform(feed, removal));
+        }
+    }
+}
+
+/// Ends a machine. Returns the removal of what it may have left, which receives the reply to the
+/// pending flight only if it needs that reply.
+pub(crate) fn abandon<M: Leaving>(machine: M, feed: &mut Feed) -> Option<M::Removal> {
+    let abandoned = machine.abandon(feed.pending.is_some());
+    match feed.pending {
+        // If the request has not been sent yet, there is no need to send it.
+        Some(token) if abandoned.as_ref().is_some_and(|(_, needs_reply)| *needs_reply) => {
             feed.lane.recall(token);
         }
-        slot.run(async move {
-            let ended = drive(&mut feed, &mut removal, &mut Unattended).await;
-            debug!(?ended, "removed what a recipe may have left");
-            if let Ok(Err(Failure { path, error, .. })) = &ended
-                && is_refusal(error)
-            {
-                warn!(%path, %error, "a server refuses to remove a znode of a recipe; retrying");
-            }
-            conclude(&feed, removal, ended, RETRY_FIRST);
-        });
+        Some(_) | None => feed.pending = None,
     }
+    abandoned.map(|(removal, _)| removal)
 }
 
-/// Returns whether this refusal is an answer of a server. A client that has stopped refuses every
-/// request.
-fn is_refusal(error: &OpError) -> bool {
-    !error.is_session_over() && *error != OpError::AuthFailed
-}
+/// Runs the removal, again and again if a server refuses it.
+pub(crate) struct Removing;
 
-/// Retries a refused removal for as long as the session lives, because others may wait for the end
-/// of the znode. Keeps the session open only while a retry runs.
-fn conclude(
-    feed: &Feed,
-    mut removal: Repeating<Remove>,
-    ended: Result<Result<(), Failure>, ClientStopped>,
-    pause: Duration,
-) {
-    let Ok(Err(Failure { path, error, .. })) = ended else { return };
-    if !is_refusal(&error) {
-        return;
+impl<R: Removal> Duty<R> for Removing {
+    async fn perform(self, mut feed: Feed, mut removal: R) {
+        let ended = removal::run(&mut feed, &mut removal).await;
+        removal::after(&feed, removal, &ended, Span::none());
     }
-    feed.lane.after_pause(pause, &path, move |lane| async move {
-        let mut feed = Feed::new(lane);
-        let ended = drive(&mut feed, &mut removal, &mut Unattended).await;
-        debug!(?ended, "retried the removal of what a recipe may have left");
-        conclude(&feed, removal, ended, (pause * 2).min(RETRY_MAX));
-    });
 }

@@ -23,28 +23,45 @@ use crate::timed_out::MayTimeOut;
 /// Nothing happens before the call is polled for the first time, with one exception: a call that
 /// gives something up, such as [`Guard::release`](crate::Guard::release), has done so already, and
 /// only waits for the outcome.
+pub type Call<T, E, O = ()> = ScopedCall<'static, T, E, O>;
+
+/// A [`Call`] that borrows from its caller for as long as `'a`, for example a function.
+///
+/// ```
+/// # use std::time::Duration;
+/// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let server = zk_testserver::TestServer::start(zk_testserver::ServerConfig::default());
+/// # let address = server.listen("127.0.0.1:0").await?;
+/// # let client = zk_recipes::Client::connect(address.to_string()).await?;
+/// let value = zk_recipes::SharedValue::new(&client, "/services/billing/hosts")?;
+/// let host = String::from("one ");
+/// let adding = value.update(|hosts| [hosts, host.as_bytes()].concat().into());
+/// let hosts = adding.timeout(Duration::from_secs(30)).await?;
+/// assert_eq!(hosts.bytes(), "one ");
+/// # Ok(()) }
+/// ```
 #[must_use = "a call is complete only after it was awaited"]
-pub struct Call<T, E, O = ()> {
+pub struct ScopedCall<'a, T, E, O = ()> {
     deadline: Option<Time>,
     pub(crate) options: O,
-    state: State<T, E, O>,
+    state: State<'a, T, E, O>,
 }
 
-enum State<T, E, O> {
+enum State<'a, T, E, O> {
     /// The call was not polled yet.
-    New(Box<dyn Start<T, E, O>>),
-    Running(Pending<T, E>),
+    New(Box<dyn Start<'a, T, E, O> + 'a>),
+    Running(Pending<'a, T, E>),
     Done,
 }
 
-type Pending<T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send>>;
+type Pending<'a, T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send + 'a>>;
 
 /// What a call needs until it begins. It is behind a pointer, because a task that awaits a call has
 /// room for it for as long as the task lives, also while it waits for a lock.
-trait Start<T, E, O>: Send {
+trait Start<'a, T, E, O>: Send {
     fn client(&self) -> &Client;
     fn path(&self) -> &ByteString;
-    fn start(self: Box<Self>, options: O, deadline: Option<Time>) -> Pending<T, E>;
+    fn start(self: Box<Self>, options: O, deadline: Option<Time>) -> Pending<'a, T, E>;
 }
 
 struct Begin<S> {
@@ -53,9 +70,9 @@ struct Begin<S> {
     start: S,
 }
 
-impl<T, E, O, S> Start<T, E, O> for Begin<S>
+impl<'a, T, E, O, S> Start<'a, T, E, O> for Begin<S>
 where
-    S: FnOnce(Client, ByteString, O, Option<Time>) -> Pending<T, E> + Send,
+    S: FnOnce(Client, ByteString, O, Option<Time>) -> Pending<'a, T, E> + Send,
 {
     fn client(&self) -> &Client {
         &self.client
@@ -65,13 +82,13 @@ where
         &self.path
     }
 
-    fn start(self: Box<Self>, options: O, deadline: Option<Time>) -> Pending<T, E> {
+    fn start(self: Box<Self>, options: O, deadline: Option<Time>) -> Pending<'a, T, E> {
         let Self { client, path, start } = *self;
         start(client, path, options, deadline)
     }
 }
 
-impl<T, E, O> Call<T, E, O> {
+impl<'a, T, E, O> ScopedCall<'a, T, E, O> {
     /// Makes the call give up after this time, which begins now, with the error `TimedOut` of its
     /// recipe. A timeout limits only the wait: the client does what it does if the call is dropped.
     /// An earlier timeout of the same call is replaced.
@@ -116,12 +133,12 @@ impl<T, E, O> Call<T, E, O> {
         client: &Client,
         path: &ByteString,
         options: O,
-        start: impl FnOnce(O, Option<Time>) -> F + Send + 'static,
+        start: impl FnOnce(O, Option<Time>) -> F + Send + 'a,
     ) -> Self
     where
-        T: 'static,
-        E: MayTimeOut + 'static,
-        O: Send + 'static,
+        T: 'a,
+        E: MayTimeOut + 'a,
+        O: Send + 'a,
         F: Future<Output = Result<T, E>> + Send,
     {
         Self::begin(client, path, options, |client, path, options, deadline| {
@@ -138,10 +155,10 @@ impl<T, E, O> Call<T, E, O> {
         client: &Client,
         path: &ByteString,
         options: O,
-        start: impl FnOnce(O, Option<Time>) -> F + Send + 'static,
+        start: impl FnOnce(O, Option<Time>) -> F + Send + 'a,
     ) -> Self
     where
-        F: Future<Output = Result<T, E>> + Send + 'static,
+        F: Future<Output = Result<T, E>> + Send + 'a,
     {
         Self::begin(client, path, options, |_, _, options, deadline| {
             Box::pin(start(options, deadline))
@@ -152,23 +169,23 @@ impl<T, E, O> Call<T, E, O> {
         client: &Client,
         path: &ByteString,
         options: O,
-        start: impl FnOnce(Client, ByteString, O, Option<Time>) -> Pending<T, E> + Send + 'static,
+        start: impl FnOnce(Client, ByteString, O, Option<Time>) -> Pending<'a, T, E> + Send + 'a,
     ) -> Self {
         let begin = Begin { client: client.clone(), path: path.clone(), start };
         Self { deadline: None, options, state: State::New(Box::new(begin)) }
     }
 }
 
-impl<T, E> Call<T, E> {
+impl<'a, T, E> ScopedCall<'a, T, E> {
     /// Creates a call without other options than its timeout.
     pub(crate) fn new<F>(
         client: &Client,
         path: &ByteString,
-        start: impl FnOnce(Option<Time>) -> F + Send + 'static,
+        start: impl FnOnce(Option<Time>) -> F + Send + 'a,
     ) -> Self
     where
-        T: 'static,
-        E: MayTimeOut + 'static,
+        T: 'a,
+        E: MayTimeOut + 'a,
         F: Future<Output = Result<T, E>> + Send,
     {
         Self::with_options(client, path, (), |(), deadline| start(deadline))
@@ -178,11 +195,11 @@ impl<T, E> Call<T, E> {
     pub(crate) fn waiting(
         client: &Client,
         path: &ByteString,
-        outcome: impl Future<Output = Result<T, E>> + Send + 'static,
+        outcome: impl Future<Output = Result<T, E>> + Send + 'a,
     ) -> Self
     where
-        T: 'static,
-        E: MayTimeOut + 'static,
+        T: 'a,
+        E: MayTimeOut + 'a,
     {
         let about = (client.clone(), path.clone());
         Self::new(client, path, |deadline| async move {
@@ -193,7 +210,7 @@ impl<T, E> Call<T, E> {
     }
 }
 
-impl<T, E, O: Copy + Unpin> Future for Call<T, E, O> {
+impl<T, E, O: Copy + Unpin> Future for ScopedCall<'_, T, E, O> {
     type Output = Result<T, E>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T, E>> {
@@ -211,7 +228,7 @@ impl<T, E, O: Copy + Unpin> Future for Call<T, E, O> {
     }
 }
 
-impl<T, E, O: fmt::Debug> fmt::Debug for Call<T, E, O> {
+impl<T, E, O: fmt::Debug> fmt::Debug for ScopedCall<'_, T, E, O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Call")
             .field("path", &self.about().map(|(_, path)| path))

@@ -9,3 +9,4 @@ pub(crate) mod join;
 pub(crate) mod limited;
 pub(crate) mod monitor;
 pub(crate) mod persistent;
+pub(crate) mod removal;

@@ -11,10 +11,11 @@ use zk_session::{Client, OpError};
 
 use super::machine::presence::{Fate, MemberProfile, Presence, Report, Settled};
 use super::state::{Ending, MembershipState};
+use crate::engine::attended::abandon;
 use crate::engine::drive::{Supervisor, drive};
 use crate::engine::feed::{Feed, FeedEvent};
+use crate::engine::removal::{self, Ended};
 use crate::error::RecipeError;
-use crate::guard::{RemovalEnded, after_removal, run_removal};
 use crate::lock::outcome::Released;
 use crate::machine::{Failure, Input, Repeating};
 
@@ -85,17 +86,18 @@ async fn keep(
         news.send_replace(News::Over(Over::Fate(fate)));
     }
     let _due = feed.lane.due();
-    let (mut removal, is_creating) = presence.machine.abandon();
-    let ended = run_removal(&mut feed, &mut removal, is_creating).await;
-    after_removal(&feed, removal, &ended, tracing::Span::current());
+    let mut removal =
+        abandon(presence.machine, &mut feed).expect("a membership may always leave its znode");
+    let ended = removal::run(&mut feed, &mut removal).await;
+    removal::after(&feed, removal, &ended, tracing::Span::current());
     if has_left {
         news.send_replace(News::Over(Over::Left(match ended {
-            RemovalEnded::Released(released) => Ok(released),
-            RemovalEnded::Refused(refusal) => {
+            Ended::Removed(released) => Ok(released),
+            Ended::Refused(refusal) => {
                 let action = crate::machine::FailedAction::Delete;
                 Err(RecipeError::of(Failure::new(action, refusal.path, refusal.error)))
             }
-            RemovalEnded::Stopped => Err(RecipeError::Closed),
+            Ended::Stopped => Err(RecipeError::Closed),
         })));
     }
 }

@@ -1,7 +1,6 @@
 //! The right of a process to be listed as a member, for as long as it wants to.
 
 use std::fmt;
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,9 +13,8 @@ use super::error::GroupError;
 use super::keeper::{News, Over, Wanted, start};
 use super::machine::presence::{Fate, MemberProfile};
 use super::state::{Absence, Ending, MembershipState};
-use crate::engine::call::Call;
+use crate::engine::call::{Call, ScopedCall};
 use crate::engine::drive::before;
-use crate::engine::limited::limited;
 use crate::error::RecipeError;
 use crate::lock::outcome::Released;
 
@@ -119,27 +117,29 @@ impl Membership {
     ///
     /// [`GroupError::Ended`] if the membership has ended. [`RecipeError::Refused`] or
     /// [`RecipeError::TooLarge`] if the data were not accepted: then the member keeps its earlier
-    /// data. [`RecipeError::TimedOut`] after the group's timeout.
-    pub async fn set_data(&self, data: impl Into<Bytes>) -> Result<(), GroupError> {
-        let deadline = self.timeout.map(|timeout| self.client.now() + timeout);
+    /// data. [`RecipeError::TimedOut`] after the group's timeout, or that of the call.
+    pub fn set_data(&self, data: impl Into<Bytes>) -> ScopedCall<'_, (), GroupError> {
         let data = data.into();
-        let mut own = 0;
-        self.wanted.send_modify(|wanted| {
-            wanted.generation += 1;
-            wanted.data = data;
-            own = wanted.generation;
-        });
-        let mut news = self.news.clone();
-        let is_settled =
-            |news: &News| news.settled().map_or(true, |settled| settled.generation >= own);
-        let settled =
-            in_time(&self.client, &self.profile.path, deadline, news.wait_for(is_settled)).await?;
-        let Ok(news) = settled else { return Err(GroupError::Ended(Ending::ClientStopped)) };
-        let settled = news.settled().map_err(GroupError::Ended)?;
-        match &settled.refusal {
-            Some(refusal) if settled.generation == own => Err(refusal.clone().into()),
-            Some(_) | None => Ok(()),
-        }
+        let deadline = self.timeout.map(|timeout| self.client.now() + timeout);
+        ScopedCall::new(&self.client, &self.profile.path, async move |deadline| {
+            let mut own = 0;
+            self.wanted.send_modify(|wanted| {
+                wanted.generation += 1;
+                wanted.data = data;
+                own = wanted.generation;
+            });
+            let mut news = self.news.clone();
+            let is_settled =
+                |news: &News| news.settled().map_or(true, |settled| settled.generation >= own);
+            let settled = before(&self.client, deadline, news.wait_for(is_settled)).await?;
+            let Ok(news) = settled else { return Err(GroupError::Ended(Ending::ClientStopped)) };
+            let settled = news.settled().map_err(GroupError::Ended)?;
+            match &settled.refusal {
+                Some(refusal) if settled.generation == own => Err(refusal.clone().into()),
+                Some(_) | None => Ok(()),
+            }
+        })
+        .until(deadline)
     }
 
     /// Leaves the group: removes the znode, and waits until a server has confirmed it.
@@ -175,18 +175,6 @@ impl Membership {
     pub fn path(&self) -> &str {
         &self.profile.path
     }
-}
-
-/// Waits for a future until the deadline passes, even if the runtime of the client is not driven, or
-/// until the client stops.
-async fn in_time<T>(
-    client: &Client,
-    path: &str,
-    deadline: Option<Time>,
-    future: impl Future<Output = T>,
-) -> Result<T, RecipeError> {
-    let waiting = before(client, deadline, future);
-    limited(client, path, deadline, RecipeError::timed_out, waiting).await
 }
 
 impl fmt::Debug for Membership {

@@ -16,12 +16,12 @@ use zk_session::{Client, OpError, SessionId, SessionState, StateStream, Status, 
 use super::revocation::Revocation;
 use crate::lock::error::{LockError, LostReason, Stopped};
 use crate::lock::log::{self, Risk};
-use crate::lock::outcome::{Held, Refusal, Released, Znode};
+use crate::lock::outcome::{Held, Released, Znode};
 use crate::lock::phase::{Observer, Phase};
 use crate::lock::recipe::Recipe;
 use crate::lock::state::{AtRiskPolicy, LockState};
 use crate::lock::stats::Counters;
-use crate::machine::{PAUSE, Verdict, WatchNumber, barrier, multi_refusal, read};
+use crate::machine::{PAUSE, Refusal, Verdict, WatchNumber, barrier, multi_refusal, read};
 
 /// The parts of a lock that its acquires take over, and the guards from them.
 #[derive(Clone, Debug)]

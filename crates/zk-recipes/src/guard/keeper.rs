@@ -15,14 +15,14 @@ use zk_session::recipe::{Reply, Slot};
 use zk_session::{OpError, SessionState, Time};
 
 use super::hold::{ChangeReply, Command, Hold, Holding, Proof, ReleaseFailure, Terms, is_loss};
-use super::removal::{self, Ended};
 use crate::engine::drive::{Supervisor, drive};
 use crate::engine::feed::{Feed, FeedEvent};
+use crate::engine::removal::{self, Ended};
 use crate::lock::error::{LockError, LostReason};
 use crate::lock::log;
 use crate::lock::outcome::{Changed, Held, NotChanged, Released};
 use crate::lock::phase::Phase;
-use crate::lock::recipe::{Change, ChangeRequest, Recipe, Removal};
+use crate::lock::recipe::{Change, ChangeRequest, LockRemoval as _, Recipe};
 use crate::lock::state::{AtRiskPolicy, LockState};
 use crate::machine::{
     FailedAction, Failure, Input, Machine, PAUSE, Pauses, Repeating, WatchNumber, WatchNumbers,
@@ -172,7 +172,9 @@ async fn keep<K: Recipe>(
     let due = feed.lane.due();
     feed.lane.need_lease(false);
     feed.lane.hold_lock(false);
-    let ended = removal::run(&mut feed, &mut removal, false).await;
+    // The reply to a pending proof means nothing any more.
+    feed.pending = None;
+    let ended = removal::run(&mut feed, &mut removal).await;
     counters.replays(removal.replays());
     observer.end(Phase::Released);
     // Do this before waiting for the owner, because a znode that is left behind blocks other
@@ -186,7 +188,7 @@ async fn keep<K: Recipe>(
     };
     if let Some(reply) = reply {
         let _ = reply.send(match ended {
-            Ended::Released(released) => Ok(released),
+            Ended::Removed(released) => Ok(released),
             Ended::Refused(refusal) => Err(ReleaseFailure::Refused(refusal)),
             Ended::Stopped => Err(ReleaseFailure::Stopped),
         });

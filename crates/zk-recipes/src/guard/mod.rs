@@ -24,10 +24,10 @@ use crate::engine::call::Call;
 use crate::engine::drive::run_to_end;
 use crate::lock::error::{LockError, LostReason, Stopped};
 use crate::lock::kind::{Fair, Fenced, Kind, Queued};
-use crate::lock::outcome::{Refusal, Released};
+use crate::lock::outcome::Released;
 use crate::lock::recipe::ChangeRequest;
 use crate::lock::state::LockState;
-use crate::machine::{FailedAction, Failure, Issue, Verdict};
+use crate::machine::{FailedAction, Failure, Issue, Refusal, Verdict};
 
 pub use self::revocation::request_revocation;
 pub use self::run::Run;
@@ -37,9 +37,7 @@ pub use self::transaction::TransactionError;
 
 pub(crate) use self::hold::{Holding as GuardParts, Terms};
 pub(crate) use self::keeper::start as start_keeper;
-pub(crate) use self::removal::{
-    Ended as RemovalEnded, after as after_removal, duty as removal_duty, run as run_removal,
-};
+pub(crate) use self::removal::RemovalDuty;
 
 /// A lock that is held.
 ///

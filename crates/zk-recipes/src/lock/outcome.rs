@@ -2,7 +2,7 @@
 
 use bytestring::ByteString;
 use jute_codec::DataReply;
-use zk_session::{OpError, SessionId, Zxid};
+use zk_session::{SessionId, Zxid};
 
 use super::error::{LockError, LostReason};
 use crate::machine::{Failure, WatchNumber};
@@ -63,15 +63,6 @@ pub enum Released {
     EndedWithSession,
     /// The znode was deleted.
     Released,
-}
-
-/// A server refuses the removal. The znode stays until a retry succeeds or the session ends.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Refusal {
-    /// The path of the znode, or of the directory.
-    pub path: ByteString,
-    /// The error of the refused operation.
-    pub error: OpError,
 }
 
 /// A lock that was changed while it was held, such as a writer that became a reader.

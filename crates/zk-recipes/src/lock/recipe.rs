@@ -14,8 +14,8 @@ use zk_session::SessionId;
 use zk_session::recipe::Operation;
 
 use super::error::LockError;
-use super::outcome::{Changed, Held, NotChanged, NotHeld, Refusal, Released, Tally, Znode};
-use crate::machine::{FailedAction, Input, Machine, News, SessionView, Step};
+use super::outcome::{Changed, Held, NotChanged, NotHeld, Released, Tally, Znode};
+use crate::machine::{FailedAction, Input, Leaving, Machine, News, Removal, SessionView, Step};
 use crate::timed_out::Predecessor;
 
 /// A way to obtain, hold and give back a lock.
@@ -26,7 +26,7 @@ pub trait Recipe: Sized + Send + Sync + 'static {
     /// One attempt to obtain the lock.
     type Attempt: Attempt<Removal = Self::Removal>;
     /// The removal of everything that an attempt may have left.
-    type Removal: Removal;
+    type Removal: LockRemoval;
     /// What the lock can become while it is held; `Infallible` if it cannot change.
     type Change: Change<Self::Removal>;
 
@@ -54,11 +54,10 @@ pub trait Recipe: Sized + Send + Sync + 'static {
 }
 
 /// One attempt to obtain a lock. After it is granted, it accepts more input, and repeats or revokes
-/// the grant.
-pub trait Attempt: Machine<Output = Result<Held, NotHeld>> + Debug + Send + 'static {
-    /// The removal of what the attempt may have left.
-    type Removal;
-
+/// the grant. The owner of the lock needs its removal too, so an attempt always has one.
+pub trait Attempt:
+    Leaving + Machine<Output = Result<Held, NotHeld>> + Debug + Send + 'static
+{
     /// Returns the number of contenders ahead, if the attempt knows it.
     fn ahead(&self) -> Option<usize>;
 
@@ -88,38 +87,16 @@ pub trait Attempt: Machine<Output = Result<Held, NotHeld>> + Debug + Send + 'sta
 
     /// Returns the counts since the last call.
     fn take_tally(&mut self) -> Tally;
-
-    /// Ends the attempt, for a cancellation or after the grant. Returns the removal, and whether
-    /// the pending flight contains the create, so that its reply has to be handed to the removal.
-    fn abandon(self) -> (Self::Removal, bool);
 }
 
-/// The removal of everything that an attempt may have left. It can be started again after it has
-/// ended.
-pub trait Removal: Machine<Output = Result<Released, Refusal>> + Debug + Send + 'static {
-    /// Tells the removal that the create of the attempt is still pending: the reply to the create
-    /// will be the first input.
-    fn expect_create(&mut self);
-
+/// The removal of everything that an attempt may have left.
+pub trait LockRemoval: Removal<Removed = Released> {
     /// Records that the znode is no longer certainly ours.
     fn doubt(&mut self);
-
-    /// Makes the next start retry the operation that was refused.
-    fn retry(&mut self);
-
-    /// Makes the next start look for znodes that a lost request may have left.
-    fn sweep_again(&mut self);
-
-    /// Returns whether a create of the attempt had an unknown outcome, so that another sweep after
-    /// the next reconnect is worth its cost.
-    fn is_tainted(&self) -> bool;
 
     /// Returns the number of flights issued again because a lost connection had left their outcome
     /// open.
     fn replays(&self) -> u64;
-
-    /// Returns the path at or below which all znodes of this attempt are.
-    fn place(&self) -> &ByteString;
 
     /// Returns the path of a contender znode of this attempt.
     fn path_of(&self, znode: &Znode) -> ByteString;

@@ -15,6 +15,7 @@ mod ensure;
 mod failure;
 #[cfg(feature = "tokio")]
 mod issue;
+mod leaving;
 #[cfg(feature = "tokio")]
 mod monitor;
 mod news;
@@ -33,6 +34,7 @@ mod watch;
 
 pub use self::answer::{Answer, Answers, Needs};
 pub use self::failure::Failure;
+pub use self::leaving::{Leaving, Refusal, Removal};
 pub use self::news::News;
 pub use self::repeat::Repeating;
 pub use self::step::{Input, Machine, SessionView, Step};
@@ -59,7 +61,7 @@ pub(crate) use self::pause::{PAUSE, Pauses};
 #[cfg(feature = "tokio")]
 pub(crate) use self::read_all::ReadAll;
 #[cfg(feature = "tokio")]
-pub(crate) use self::remove::{Leaving, Remove};
+pub(crate) use self::remove::Remove;
 #[cfg(feature = "tokio")]
 pub(crate) use self::verdict::{Verdict, replayable};
 pub(crate) use self::watch::WatchNumbers;

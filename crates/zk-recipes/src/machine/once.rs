@@ -38,8 +38,9 @@ use zk_session::{OpError, Outcome, SessionId};
 
 use super::answer::{Answer, Answers, Needs};
 use super::failure::Failure;
+use super::leaving::Leaving;
 use super::operation::{flight, refused_operation};
-use super::remove::{Leaving, Remove};
+use super::remove::Remove;
 use super::step::{Input, Machine, SessionView, Step};
 use crate::action::FailedAction;
 
@@ -180,9 +181,12 @@ impl Machine for Once {
 }
 
 impl Leaving for Once {
-    fn abandon(self, is_pending: bool) -> Option<Remove> {
-        (is_pending || self.is_marked)
-            .then(|| Remove::new(self.marker, self.session, self.is_marked, is_pending))
+    type Removal = Remove;
+
+    /// Performs step 4. The first operation of every flight creates the marker.
+    fn abandon(self, is_pending: bool) -> Option<(Remove, bool)> {
+        let removal = Remove::new(self.marker, self.session, self.is_marked, is_pending);
+        (is_pending || self.is_marked).then_some((removal, is_pending))
     }
 }
 

@@ -11,19 +11,11 @@ use jute_codec::{ErrorCode, Response};
 use zk_session::{OpError, Outcome, SessionId};
 
 use super::answer::{Answer, Answers, Needs};
-use super::failure::Failure;
+use super::leaving::{Refusal, Removal};
 use super::operation::{delete, flight, multi_refusal};
 use super::step::{Input, Machine, SessionView, Step};
-use crate::action::FailedAction;
 
-/// A machine that may leave an ephemeral znode with a unique name.
-pub(crate) trait Leaving: Machine {
-    /// Returns the removal of the znode, if there may be one. If a flight is pending, the removal
-    /// receives its reply, and the first operation of the flight creates the znode.
-    fn abandon(self, is_pending: bool) -> Option<Remove>;
-}
-
-type RemoveStep = Step<Result<(), Failure>>;
+type RemoveStep = Step<Result<(), Refusal>>;
 
 /// The removal of a znode.
 #[derive(Debug)]
@@ -80,12 +72,12 @@ impl Remove {
     }
 
     fn failed(&self, error: OpError) -> RemoveStep {
-        Step::Done(Err(Failure::new(FailedAction::Delete, self.path.clone(), error)))
+        Step::Done(Err(Refusal { path: self.path.clone(), error }))
     }
 }
 
 impl Machine for Remove {
-    type Output = Result<(), Failure>;
+    type Output = Result<(), Refusal>;
 
     fn start(&mut self, _: SessionView) -> RemoveStep {
         if self.is_draining { Step::Wait(None) } else { self.delete() }
@@ -95,4 +87,10 @@ impl Machine for Remove {
         let Input::Answered(answers) = input else { return Step::Wait(None) };
         if self.is_draining { self.drained(answers) } else { self.deleted(answers) }
     }
+}
+
+impl Removal for Remove {
+    type Removed = ();
+
+    const REMOVED: &'static str = "a znode of a recipe";
 }

@@ -14,7 +14,7 @@ use super::machine::resize::Resize;
 use super::machine::standing;
 use crate::acquire::builder::LockBuilder;
 use crate::acquire::lock::Lock;
-use crate::engine::call::Call;
+use crate::engine::call::{Call, ScopedCall};
 use crate::engine::drive::run;
 use crate::guard::Guard;
 use crate::lock::error::LockError;
@@ -122,19 +122,26 @@ impl Semaphore {
     ///
     /// After a **connection loss**, requests are replayed, and no error is returned: the number is
     /// stored once, unless another client changes it at the same time. **Cancel safe** in that the
-    /// number is stored or not.
+    /// number is stored or not. After a dropped or late call, [read](Self::stored_permits) which of
+    /// the two it is; this value expects the old number until a call succeeds.
     ///
     /// # Errors
     ///
     /// [`LockError::Config`] if `permits` is 0; [`LockError::Refused`] if the directory may not be
-    /// written or created, or may get no children; [`LockError::Closed`] and similar errors if the client has stopped.
-    pub async fn set_permits(&mut self, permits: u32) -> Result<(), LockError> {
-        let permits = Permits { count: checked(permits)?, ..self.expected() };
-        let profile = Arc::new(QueueProfile { permits: Some(permits), ..(*self.profile).clone() });
-        let mut resize = Resize::new(Arc::clone(&profile));
-        run(self.client(), &mut resize, None).await?;
-        self.profile = profile;
-        Ok(())
+    /// written or created, or may get no children; [`LockError::TimedOut`] after a
+    /// [timeout](ScopedCall::timeout); [`LockError::Closed`] and similar errors if the client has
+    /// stopped.
+    pub fn set_permits(&mut self, permits: u32) -> ScopedCall<'_, (), LockError> {
+        let (client, path) = (self.client().clone(), self.profile.directory.clone());
+        ScopedCall::new(&client, &path, async move |deadline| {
+            let permits = Permits { count: checked(permits)?, ..self.expected() };
+            let profile =
+                Arc::new(QueueProfile { permits: Some(permits), ..(*self.profile).clone() });
+            let mut resize = Resize::new(Arc::clone(&profile));
+            run(self.client(), &mut resize, deadline).await?;
+            self.profile = profile;
+            Ok(())
+        })
     }
 
     fn expected(&self) -> Permits {

@@ -15,7 +15,7 @@ use super::error::ValueError;
 use super::versioned::Versioned;
 use super::write::{Written, write};
 use crate::action::FailedAction;
-use crate::engine::call::Call;
+use crate::engine::call::{Call, ScopedCall};
 use crate::engine::drive::{pause, run, up_to};
 use crate::engine::limited::limited;
 use crate::engine::monitor::Monitored;
@@ -172,14 +172,15 @@ impl SharedValue {
     /// # Errors
     ///
     /// As for [`compare_and_set`](Self::compare_and_set), without [`ValueError::Conflict`].
-    pub async fn update(
+    pub fn update<'a>(
         &self,
-        mut change: impl FnMut(&Bytes) -> Bytes,
-    ) -> Result<Versioned, ValueError> {
-        let deadline = self.deadline();
-        let updating = self.try_update(deadline, |old| Ok::<_, Infallible>(change(old.bytes())));
-        let updated = limited(&self.client, self.path(), deadline, undecided, updating).await;
-        updated.map(|result| result.unwrap_or_else(|never| match never {}))
+        mut change: impl FnMut(&Bytes) -> Bytes + Send + 'a,
+    ) -> ScopedCall<'a, Versioned, ValueError> {
+        self.writing(async move |value, deadline| {
+            let change = |old: &Versioned| Ok::<_, Infallible>(change(old.bytes()));
+            let Ok(updated) = value.try_update(deadline, change).await?;
+            Ok(updated)
+        })
     }
 
     /// As `update`, with a function that may refuse.
@@ -220,13 +221,13 @@ impl SharedValue {
     }
 
     /// Creates a call that writes, with the timeout of the value.
-    pub(crate) fn writing<T: 'static, F: Future<Output = Result<T, ValueError>> + Send>(
+    pub(crate) fn writing<'a, T: 'a, F: Future<Output = Result<T, ValueError>> + Send>(
         &self,
-        start: impl FnOnce(Self, Option<Time>) -> F + Send + 'static,
-    ) -> Call<T, ValueError> {
+        start: impl FnOnce(Self, Option<Time>) -> F + Send + 'a,
+    ) -> ScopedCall<'a, T, ValueError> {
         let value = self.clone();
         let Self { client, profile } = self;
-        Call::without_watchdog(client, &profile.path, (), |(), deadline| async move {
+        ScopedCall::without_watchdog(client, &profile.path, (), |(), deadline| async move {
             let (client, path) = (value.client.clone(), value.profile.path.clone());
             limited(&client, &path, deadline, undecided, start(value, deadline)).await
         })

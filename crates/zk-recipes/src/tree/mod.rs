@@ -14,9 +14,8 @@ use bytestring::ByteString;
 use zk_session::{Acl, Client, Time};
 
 use self::machine::DeleteTree;
-use crate::engine::call::Call;
+use crate::engine::call::{Call, ScopedCall};
 use crate::engine::drive::run;
-use crate::engine::limited::limited;
 use crate::error::{RecipeError, check_acl, check_path};
 use crate::machine::Ensure;
 
@@ -127,9 +126,7 @@ impl Tree {
     /// client has stopped; [`RecipeError::Config`] if the path is invalid, or the root. In all
     /// cases, some of the znodes may be gone.
     pub fn delete(&self, path: &str) -> Call<u64, RecipeError> {
-        self.call(path, async |tree, path, deadline| {
-            delete(&tree.client, path, deadline, |_| ()).await
-        })
+        self.delete_with_progress(path, |_| ())
     }
 
     /// Deletes like [`delete`](Self::delete), and calls `progress` after each batch of replies with
@@ -141,30 +138,26 @@ impl Tree {
     /// # Errors
     ///
     /// Fails like [`delete`](Self::delete).
-    pub async fn delete_with_progress(
+    pub fn delete_with_progress<'a>(
         &self,
         path: &str,
-        progress: impl FnMut(u64),
-    ) -> Result<u64, RecipeError> {
-        let deadline = self.deadline();
-        let deleting = delete(&self.client, path.into(), deadline, progress);
-        limited(&self.client, path, deadline, RecipeError::timed_out, deleting).await
+        progress: impl FnMut(u64) + Send + 'a,
+    ) -> ScopedCall<'a, u64, RecipeError> {
+        self.call(path, async |tree, path, deadline| {
+            delete(&tree.client, path, deadline, progress).await
+        })
     }
 
     /// Creates a call with the timeout of this handle.
-    fn call<T: 'static, F: Future<Output = Result<T, RecipeError>> + Send>(
+    fn call<'a, T: 'a, F: Future<Output = Result<T, RecipeError>> + Send>(
         &self,
         path: &str,
-        start: impl FnOnce(Self, ByteString, Option<Time>) -> F + Send + 'static,
-    ) -> Call<T, RecipeError> {
+        start: impl FnOnce(Self, ByteString, Option<Time>) -> F + Send + 'a,
+    ) -> ScopedCall<'a, T, RecipeError> {
         let (tree, path) = (self.clone(), ByteString::from(path));
-        Call::new(&self.client, &path.clone(), |deadline| start(tree, path, deadline))
-            .until(self.deadline())
-    }
-
-    /// Returns the deadline of a call that begins now.
-    fn deadline(&self) -> Option<Time> {
-        self.timeout.map(|timeout| self.client.now() + timeout)
+        let deadline = self.timeout.map(|timeout| self.client.now() + timeout);
+        ScopedCall::new(&self.client, &path.clone(), |deadline| start(tree, path, deadline))
+            .until(deadline)
     }
 }
 

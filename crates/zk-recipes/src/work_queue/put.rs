@@ -1,11 +1,12 @@
 //! Putting items: the call that callers await, and what follows it.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use tracing::{Instrument as _, Span, debug, debug_span, warn};
-use zk_session::recipe::{Session, Slot};
+use zk_session::recipe::Session;
 use zk_session::{ConfigError, OptionDefect, Time};
 
 use super::core::Core;
@@ -13,6 +14,7 @@ use super::error::WorkQueueError;
 use super::layout::BATCH_MAX;
 use super::machine::put::{NotPut, PutMachine};
 use super::sweep;
+use crate::engine::attended::{Attended, Duty};
 use crate::engine::call::Call;
 use crate::engine::drive::{Caller, before, drive};
 use crate::engine::feed::Feed;
@@ -69,28 +71,23 @@ async fn put(
     let bound = core.bound(id);
     let machine = PutMachine::new(Arc::clone(&core.layout), id, items, priority, bound);
     let span = debug_span!("put", directory = %core.layout.directory, id = format!("{id:032x}"));
-    let feed = Feed::new(session.lane());
-    let machine = Repeating::new(machine);
-    let parts = PutParts { machine, feed, slot, core: Arc::clone(&core), id };
-    let mut running = RunningPut { parts: Some(parts), span };
-    let put = running.run(deadline).await;
-    if let (Some(_), Ok(()) | Err(Interruption::NotPut(NotPut::Full(_)))) = (bound, &put) {
+    let duty = Clearing { core: Arc::clone(&core), id, span };
+    let mut put = Attended::with(&core.client, slot, machine, duty);
+    let put = put.run_to_end(deadline).await?;
+    if bound.is_some() && matches!(put, Ok(()) | Err(NotPut::Full(_))) {
         core.is_full.store(put.is_err(), Ordering::Relaxed);
     }
     put.map_err(|not_put| match not_put {
-        Interruption::NotPut(NotPut::Failed(failure)) => RecipeError::of(failure).into(),
-        Interruption::NotPut(NotPut::Exhausted) => {
+        NotPut::Failed(failure) => RecipeError::of(failure).into(),
+        NotPut::Exhausted => {
             WorkQueueError::QueueExhausted { directory: core.layout.entries.to_string() }
         }
-        Interruption::NotPut(NotPut::Full(length)) => WorkQueueError::Full {
+        NotPut::Full(length) => WorkQueueError::Full {
             directory: core.layout.directory.to_string(),
             length,
             limit: bound.map_or(0, |bound| bound.items),
         },
-        Interruption::NotPut(NotPut::Unknown) => {
-            WorkQueueError::Unknown { item: core.layout.entries.to_string() }
-        }
-        Interruption::Stopped(error) => error,
+        NotPut::Unknown => WorkQueueError::Unknown { item: core.layout.entries.to_string() },
     })
 }
 
@@ -110,55 +107,21 @@ fn check(items: &[Bytes], priority: u16) -> Result<(), WorkQueueError> {
     Ok(())
 }
 
-/// Why a put did not end with success.
-enum Interruption {
-    NotPut(NotPut),
-    Stopped(WorkQueueError),
-}
-
-/// A put that may be dropped at any moment, and then hands its marker to the janitor.
-struct RunningPut {
-    /// `None` after the drop.
-    parts: Option<PutParts>,
+/// What the janitor does with a put that has ended or was dropped: it deletes the marker and, from
+/// time to time, the markers that other clients have left.
+struct Clearing {
+    core: Arc<Core>,
+    id: u128,
     span: Span,
 }
 
-struct PutParts {
-    machine: Repeating<PutMachine>,
-    feed: Feed,
-    slot: Slot,
-    core: Arc<Core>,
-    id: u128,
-}
-
-impl RunningPut {
-    async fn run(&mut self, deadline: Option<Time>) -> Result<(), Interruption> {
-        let PutParts { machine, feed, .. } = self.parts.as_mut().expect("it was not dropped");
-        match drive(feed, machine, &mut Caller { deadline }).await {
-            Ok(put) => put.map_err(Interruption::NotPut),
-            Err(interrupted) => Err(Interruption::Stopped(interrupted.into())),
-        }
-    }
-}
-
-impl Drop for RunningPut {
-    fn drop(&mut self) {
-        let Some(PutParts { machine, mut feed, slot, core, id }) = self.parts.take() else {
-            return;
-        };
-        let mut machine = machine.machine;
-        let needs_reply = machine.abandon();
-        match feed.pending {
-            // If the multi has not been sent yet, there is no need to send it.
-            Some(token) if needs_reply => feed.lane.recall(token),
-            Some(_) | None => {
-                feed.pending = None;
-                machine.forget_flight();
-            }
-        }
-        if machine.is_clean() {
-            return;
-        }
+impl Duty<PutMachine> for Clearing {
+    fn perform(
+        self,
+        mut feed: Feed,
+        machine: PutMachine,
+    ) -> impl Future<Output = ()> + Send + 'static {
+        let Self { core, id, span } = self;
         let sweeps = machine.has_marker() && sweep::is_due(id);
         let sweeper = sweeps.then(|| (core, machine.marker().to_owned()));
         let duty = async move {
@@ -180,6 +143,6 @@ impl Drop for RunningPut {
                 }
             }
         };
-        slot.run(duty.instrument(self.span.clone()));
+        duty.instrument(span)
     }
 }

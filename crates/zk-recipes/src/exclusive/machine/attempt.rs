@@ -28,11 +28,11 @@ use super::profile::ExclusiveProfile;
 use super::removal::ExclusiveRemoval;
 use crate::lock::error::LockError;
 use crate::lock::outcome::{Held, NotHeld, Restart, Tally, Znode};
-use crate::lock::recipe::{Attempt, Removal as _};
+use crate::lock::recipe::{Attempt, LockRemoval as _};
 use crate::machine::directory::{Directory, Round};
 use crate::machine::{
-    Answer, Answers, FailedAction, Failure, Input, Machine, Needs, SessionView, Step, WatchNumber,
-    WatchNumbers, barrier, create, flight, name_of, parent, read, spread,
+    Answer, Answers, FailedAction, Failure, Input, Leaving, Machine, Needs, SessionView, Step,
+    WatchNumber, WatchNumbers, barrier, create, flight, name_of, parent, read, spread,
 };
 use crate::timed_out::{Predecessor, short_identity};
 
@@ -383,8 +383,6 @@ impl Machine for ExclusiveAttempt {
 }
 
 impl Attempt for ExclusiveAttempt {
-    type Removal = ExclusiveRemoval;
-
     /// Returns at most 1: the attempt knows only the holder, not the other waiters.
     fn ahead(&self) -> Option<usize> {
         self.is_waiting.then_some(1)
@@ -403,9 +401,13 @@ impl Attempt for ExclusiveAttempt {
     fn take_tally(&mut self) -> Tally {
         std::mem::take(&mut self.tally)
     }
+}
 
-    fn abandon(self) -> (ExclusiveRemoval, bool) {
-        let is_creating = self.state == State::Creating;
+impl Leaving for ExclusiveAttempt {
+    type Removal = ExclusiveRemoval;
+
+    fn abandon(self, is_pending: bool) -> Option<(ExclusiveRemoval, bool)> {
+        let is_creating = is_pending && self.state == State::Creating;
         let is_certain = self.znode.is_some() && matches!(self.state, State::Granted(_));
         let path = self.profile.path.clone();
         let czxid = self.znode.map(|znode| znode.czxid);
@@ -414,7 +416,10 @@ impl Attempt for ExclusiveAttempt {
         if !is_certain {
             removal.doubt();
         }
-        (removal, is_creating)
+        if is_creating {
+            removal.expect_create();
+        }
+        Some((removal, is_creating))
     }
 }
 

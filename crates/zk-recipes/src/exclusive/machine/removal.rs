@@ -17,10 +17,11 @@ use jute_codec::{DataReply, ErrorCode, Response};
 use zk_session::{OpError, Outcome, SessionId, Zxid};
 
 use super::id::AttemptId;
-use crate::lock::outcome::{Refusal, Released, Znode, is_created_by};
-use crate::lock::recipe::Removal;
+use crate::lock::outcome::{Released, Znode, is_created_by};
+use crate::lock::recipe::LockRemoval;
 use crate::machine::{
-    Answer, Answers, Input, Machine, Needs, SessionView, Step, barrier, delete, flight, read,
+    Answer, Answers, Input, Machine, Needs, Refusal, Removal, SessionView, Step, barrier, delete,
+    flight, read,
 };
 
 /// The removal of the znode that an attempt may have left.
@@ -76,6 +77,11 @@ impl ExclusiveRemoval {
             replays: 0,
             state: State::Idle,
         }
+    }
+
+    /// Records that the reply to the create of the attempt will be the first input.
+    pub(crate) fn expect_create(&mut self) {
+        self.state = State::Draining;
     }
 
     fn proceed(&mut self) -> RemovalStep {
@@ -201,17 +207,18 @@ impl Machine for ExclusiveRemoval {
 }
 
 impl Removal for ExclusiveRemoval {
-    fn expect_create(&mut self) {
-        self.state = State::Draining;
-    }
+    type Removed = Released;
 
-    fn doubt(&mut self) {
-        self.is_doubted |= std::mem::take(&mut self.is_certain);
-    }
+    const REMOVED: &'static str = "the contender znode";
 
     fn retry(&mut self) {
         self.is_certain = false;
         self.is_doubted = true;
+    }
+
+    fn must_sweep_after(&self, released: &Released) -> Option<&ByteString> {
+        // The end of the session has ended what a create may have left.
+        (self.is_tainted && *released != Released::EndedWithSession).then_some(&self.path)
     }
 
     fn sweep_again(&mut self) {
@@ -219,17 +226,15 @@ impl Removal for ExclusiveRemoval {
         // The znode of that transaction is gone. A lost create takes effect in another one.
         self.czxid = None;
     }
+}
 
-    fn is_tainted(&self) -> bool {
-        self.is_tainted
+impl LockRemoval for ExclusiveRemoval {
+    fn doubt(&mut self) {
+        self.is_doubted |= std::mem::take(&mut self.is_certain);
     }
 
     fn replays(&self) -> u64 {
         self.replays
-    }
-
-    fn place(&self) -> &ByteString {
-        &self.path
     }
 
     fn path_of(&self, _: &Znode) -> ByteString {

@@ -30,11 +30,11 @@ use crate::error::RecipeError;
 use crate::exclusive::machine::id::AttemptId;
 use crate::exclusive::machine::removal::ExclusiveRemoval;
 use crate::group::state::{Absence, MembershipState};
-use crate::lock::recipe::Removal as _;
+use crate::lock::recipe::LockRemoval as _;
 use crate::machine::directory::{Directory, Round};
 use crate::machine::{
-    Answer, Answers, Failure, Input, Machine, Needs, Pauses, SessionView, Step, WatchNumber,
-    WatchNumbers, barrier, create, flight, parent, watch_existence, write,
+    Answer, Answers, Failure, Input, Leaving, Machine, Needs, Pauses, SessionView, Step,
+    WatchNumber, WatchNumbers, barrier, create, flight, parent, watch_existence, write,
 };
 
 /// A membership that has lasted for this long begins with the shortest pause when its znode is
@@ -180,21 +180,6 @@ impl Presence {
             (Some(_) | None, _) => Some(MembershipState::Rejoining(self.absence.clone())),
         };
         Report { state, settled: self.settled.clone() }
-    }
-
-    /// Ends the membership. Returns the removal of its znode, and whether the flight with the
-    /// create was the last one submitted.
-    pub(crate) fn abandon(self) -> (ExclusiveRemoval, bool) {
-        let is_creating = self.state == State::Creating;
-        let path = self.profile.path.clone();
-        let id = AttemptId::not_stored();
-        let mut removal =
-            ExclusiveRemoval::new(path, id, self.session, self.czxid, self.is_tainted);
-        // In any other state, a request may have been lost, and another member may have the name.
-        if !matches!(self.state, State::Present | State::Writing) {
-            removal.doubt();
-        }
-        (removal, is_creating)
     }
 
     /// Performs step 1.
@@ -585,5 +570,25 @@ impl Machine for Presence {
             (_, Input::Watch { watch, kind }) => self.event(view, watch, kind),
             (_, _) => self.wait(),
         }
+    }
+}
+
+impl Leaving for Presence {
+    type Removal = ExclusiveRemoval;
+
+    fn abandon(self, is_pending: bool) -> Option<(ExclusiveRemoval, bool)> {
+        let is_creating = is_pending && self.state == State::Creating;
+        let path = self.profile.path.clone();
+        let id = AttemptId::not_stored();
+        let mut removal =
+            ExclusiveRemoval::new(path, id, self.session, self.czxid, self.is_tainted);
+        // In any other state, a request may have been lost, and another member may have the name.
+        if !matches!(self.state, State::Present | State::Writing) {
+            removal.doubt();
+        }
+        if is_creating {
+            removal.expect_create();
+        }
+        Some((removal, is_creating))
     }
 }

@@ -46,8 +46,6 @@ use crate::queue::profile::{Permits, QueueProfile};
 /// A claimed place.
 #[derive(Clone, Debug)]
 pub(crate) struct Claimed {
-    /// The session of the znode.
-    pub(crate) session: SessionId,
     /// A list of the directory that was read after the create, and the connection on which it was
     /// read.
     pub(crate) list: Option<(NameList, u64)>,
@@ -178,13 +176,17 @@ impl Claim {
     }
 
     /// Ends the attempt of this claim. Returns the removal of the znodes that the claim may have
-    /// left, and whether a create is in flight. `is_claiming` means that the attempt still waits
-    /// for the claim.
-    pub(crate) fn abandon(self, is_claiming: bool) -> (QueueRemoval, bool) {
-        let is_creating = is_claiming && self.state == State::Creating;
+    /// left, and whether it needs the reply to a create. `is_pending` means that the flight of the
+    /// claim is pending.
+    pub(crate) fn abandon(self, is_pending: bool) -> (QueueRemoval, bool) {
+        let is_creating = is_pending && self.state == State::Creating;
         let prefix = self.prefix().into();
         let known = self.znode.map(|znode| znode.name);
-        let removal = QueueRemoval::new(self.profile, prefix, self.session, known, self.is_tainted);
+        let mut removal =
+            QueueRemoval::new(self.profile, prefix, self.session, known, self.is_tainted);
+        if is_creating {
+            removal.expect_create();
+        }
         (removal, is_creating)
     }
 
@@ -239,7 +241,7 @@ impl Claim {
                     | Answer::SessionOver
                     | Answer::Unknown { .. } => None,
                 };
-                self.claimed(list, directory)
+                Step::Done(Ok(Claimed { list, directory }))
             }
             Answer::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => {
                 self.make_directory(view)
@@ -281,15 +283,6 @@ impl Claim {
         self.znode = Some(Znode { name, sequence: u32::MAX, czxid: Zxid(0) });
         let directory = self.profile.directory.to_string();
         Step::Done(Err(NotHeld::Failed(LockError::QueueExhausted { directory })))
-    }
-
-    fn claimed(
-        &mut self,
-        list: Option<(NameList, u64)>,
-        directory: Option<DataReply>,
-    ) -> ClaimStep {
-        let session = self.session.expect("a create is executed in a session");
-        Step::Done(Ok(Claimed { session, list, directory }))
     }
 
     fn failed(&self, action: FailedAction, error: OpError) -> ClaimStep {
@@ -421,7 +414,7 @@ impl Claim {
         let directory = &self.profile.directory;
         let duplicates: Vec<_> = own.map(|znode| delete(child(directory, &znode.name))).collect();
         if duplicates.is_empty() {
-            return self.claimed(None, None);
+            return Step::Done(Ok(Claimed { list: None, directory: None }));
         }
         self.tally.duplicates += u32::try_from(duplicates.len()).unwrap_or(u32::MAX);
         self.state = State::Reducing;

@@ -3,4 +3,5 @@
 pub(crate) mod attempt;
 pub(crate) mod claim;
 pub(crate) mod removal;
+pub(crate) mod seat;
 pub(crate) mod standing;

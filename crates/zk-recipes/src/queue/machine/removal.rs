@@ -24,11 +24,11 @@ use jute_codec::Response;
 use zk_session::{Outcome, SessionId};
 
 use super::standing::with_prefix;
-use crate::lock::outcome::{Refusal, Released, Znode};
-use crate::lock::recipe::Removal;
+use crate::lock::outcome::{Released, Znode};
+use crate::lock::recipe::LockRemoval;
 use crate::machine::{
-    Answer, Answers, Input, Machine, Needs, SessionView, Step, barrier, child, delete, flight,
-    list, name_of, read,
+    Answer, Answers, Input, Machine, Needs, Refusal, Removal, SessionView, Step, barrier, child,
+    delete, flight, list, name_of, read,
 };
 use crate::queue::profile::QueueProfile;
 
@@ -105,6 +105,11 @@ impl QueueRemoval {
     /// Records that the holder's znode has one of these names from now on.
     pub(crate) fn rename(&mut self, names: Vec<ByteString>) {
         self.known = names;
+    }
+
+    /// Records that the reply to the create of the attempt will be the first input.
+    pub(crate) fn expect_create(&mut self) {
+        self.state = State::Draining;
     }
 
     /// Deletes the known znodes, starts a sweep, or finishes.
@@ -284,12 +289,9 @@ impl Machine for QueueRemoval {
 }
 
 impl Removal for QueueRemoval {
-    fn expect_create(&mut self) {
-        self.state = State::Draining;
-    }
+    type Removed = Released;
 
-    /// Does nothing, because a znode with a unique name can be deleted in any case.
-    fn doubt(&mut self) {}
+    const REMOVED: &'static str = "the contender znode";
 
     fn retry(&mut self) {
         self.known.append(&mut self.given_up);
@@ -297,20 +299,23 @@ impl Removal for QueueRemoval {
         self.must_sweep |= self.known.is_empty();
     }
 
+    fn must_sweep_after(&self, released: &Released) -> Option<&ByteString> {
+        // The end of the session has ended what a create may have left.
+        (self.is_tainted && *released != Released::EndedWithSession)
+            .then_some(&self.profile.directory)
+    }
+
     fn sweep_again(&mut self) {
         self.must_sweep = true;
     }
+}
 
-    fn is_tainted(&self) -> bool {
-        self.is_tainted
-    }
+impl LockRemoval for QueueRemoval {
+    /// Does nothing, because a znode with a unique name can be deleted in any case.
+    fn doubt(&mut self) {}
 
     fn replays(&self) -> u64 {
         self.replays
-    }
-
-    fn place(&self) -> &ByteString {
-        &self.profile.directory
     }
 
     fn path_of(&self, znode: &Znode) -> ByteString {

@@ -11,20 +11,29 @@ use crate::queue::profile::QueueProfile;
 
 /// The position of a contender in a list.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) enum Standing {
-    /// The contender has no predecessor that excludes it.
-    First,
-    /// The contender has to wait for a predecessor.
+pub enum Standing<N> {
+    /// The contender has to wait for nobody.
+    Entitled {
+        /// Number of predecessors.
+        ahead: usize,
+    },
+    /// The contender has to wait.
     Behind {
         /// Number of all predecessors, including those that do not exclude it.
         ahead: usize,
-        /// The nearest predecessor that excludes it.
-        nearest: Box<str>,
-        /// The second nearest predecessor that excludes it, with its number.
-        second: Option<(u32, Box<str>)>,
+        /// The predecessors to wait for.
+        nearest: N,
     },
     /// The contender is not in the list.
     Missing,
+}
+
+/// The nearest predecessors that exclude a contender.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Nearest {
+    pub(crate) nearest: Box<str>,
+    /// The second nearest one, with its number.
+    pub(crate) second: Option<(u32, Box<str>)>,
 }
 
 /// Finds the position of the znode `name` with number `own` in a list of the directory. Other
@@ -42,7 +51,7 @@ pub(crate) fn standing(
     names: &NameList,
     name: &str,
     own: u32,
-) -> Result<Standing, LockError> {
+) -> Result<Standing<Nearest>, LockError> {
     let mut is_listed = false;
     let mut has_twin = false;
     let mut ahead = 0;
@@ -71,10 +80,11 @@ pub(crate) fn standing(
         _ if !is_listed => Standing::Missing,
         // There is no order between two contenders with the same number.
         _ if has_twin => return Err(profile.exhausted()),
-        None => Standing::First,
+        // A reader does not wait for the readers ahead.
+        None => Standing::Entitled { ahead: 0 },
         Some((_, nearest)) => {
             let second = second.map(|(number, second)| (number, second.into()));
-            Standing::Behind { ahead, nearest: nearest.into(), second }
+            Standing::Behind { ahead, nearest: Nearest { nearest: nearest.into(), second } }
         }
     })
 }
@@ -160,21 +170,23 @@ mod tests {
         names.iter().collect()
     }
 
-    fn behind(ahead: usize, nearest: &str, second: Option<&str>) -> Standing {
+    const FIRST: Standing<Nearest> = Standing::Entitled { ahead: 0 };
+
+    fn behind(ahead: usize, nearest: &str, second: Option<&str>) -> Standing<Nearest> {
         let second = second.map(|second| (second[second.len() - 10..].parse().unwrap(), second));
         let second = second.map(|(number, second)| (number, second.into()));
-        Standing::Behind { ahead, nearest: nearest.into(), second }
+        Standing::Behind { ahead, nearest: Nearest { nearest: nearest.into(), second } }
     }
 
     #[track_caller]
-    fn check(list: &[&str], expected: &Standing) {
+    fn check(list: &[&str], expected: &Standing<Nearest>) {
         assert_eq!(standing(&fair(), &names(list), "m-lock-0000000005", 5).as_ref(), Ok(expected));
     }
 
     #[test]
     fn order_is_by_number_whatever_the_prefix() {
-        check(&["m-lock-0000000005"], &Standing::First);
-        check(&["a-lock-0000000006", "m-lock-0000000005"], &Standing::First);
+        check(&["m-lock-0000000005"], &FIRST);
+        check(&["a-lock-0000000006", "m-lock-0000000005"], &FIRST);
         let mut list =
             ["z-lock-0000000001", "a-lock-0000000003", "m-lock-0000000005", "b-lock-0000000002"];
         for _ in &list.clone() {
@@ -185,7 +197,7 @@ mod tests {
             &["a-lock-0000000003", "m-lock-0000000005", "b-lock-0000000007"],
             &behind(1, "a-lock-0000000003", None),
         );
-        check(&["config", "m-lock-0000000005"], &Standing::First);
+        check(&["config", "m-lock-0000000005"], &FIRST);
     }
 
     #[test]
@@ -228,7 +240,7 @@ mod tests {
             Ok(behind(3, "a-__READ__0000000004", Some("b-__WRIT__0000000002")))
         );
         let readers = ["a-__READ__0000000004", "z-__WRIT__0000000006"];
-        assert_eq!(standing(&reader, &queue(read, &readers), read, 5), Ok(Standing::First));
+        assert_eq!(standing(&reader, &queue(read, &readers), read, 5), Ok(FIRST));
         assert_eq!(is_taken(&reader, &names(&["a-__READ__0000000004"])), Ok(false));
         assert_eq!(is_taken(&writer, &names(&["a-__READ__0000000004"])), Ok(true));
         assert_eq!(is_taken(&reader, &names(&["a-__WRIT__0000000004"])), Ok(true));

@@ -3,27 +3,9 @@
 use jute_codec::NameList;
 
 use crate::lock::error::LockError;
+use crate::queue::machine::standing::Standing;
 use crate::queue::naming::SEQUENCE_MAX;
 use crate::queue::profile::QueueProfile;
-
-/// The position of a contender in a list.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) enum Standing {
-    /// Fewer contenders are ahead than there are permits.
-    Entitled {
-        /// How many are ahead.
-        ahead: usize,
-    },
-    /// The contender has to wait.
-    Behind {
-        /// How many are ahead.
-        ahead: usize,
-        /// As many of the nearest of them as there are permits.
-        nearest: Vec<Box<str>>,
-    },
-    /// The contender is not in the list.
-    Missing,
-}
 
 /// Finds the position of the znode `name` with number `own` among the contenders for this many
 /// permits.
@@ -40,7 +22,7 @@ pub(crate) fn standing(
     name: &str,
     own: u32,
     permits: u32,
-) -> Result<Standing, LockError> {
+) -> Result<Standing<Vec<Box<str>>>, LockError> {
     let mut is_listed = false;
     let mut has_twin = false;
     let mut before = Vec::new();

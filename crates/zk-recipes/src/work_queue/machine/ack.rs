@@ -316,10 +316,12 @@ impl Machine for AckMachine {
 }
 
 impl Leaving for AckMachine {
-    /// Step 4.
-    fn abandon(self, is_pending: bool) -> Option<Remove> {
-        (is_pending || self.is_pinned)
-            .then(|| Remove::new(self.pin, Some(self.session), self.is_pinned, is_pending))
+    type Removal = Remove;
+
+    /// Performs step 4.
+    fn abandon(self, is_pending: bool) -> Option<(Remove, bool)> {
+        let removal = Remove::new(self.pin, Some(self.session), self.is_pinned, is_pending);
+        (is_pending || self.is_pinned).then_some((removal, is_pending))
     }
 }
 

@@ -52,8 +52,8 @@ use zk_session::{OpError, Outcome, Time};
 
 use crate::machine::directory::{Directory, Round};
 use crate::machine::{
-    Answer, Answers, FailedAction, Failure, Input, Machine, Needs, SessionView, Step, delete,
-    exists, flight, refused_operation,
+    Answer, Answers, FailedAction, Failure, Input, Leaving, Machine, Needs, SessionView, Step,
+    delete, exists, flight, refused_operation,
 };
 use crate::work_queue::layout::Layout;
 
@@ -144,18 +144,6 @@ impl PutMachine {
         }
     }
 
-    /// Leaves only step 3 to do. Returns whether the reply to a multi is still needed, if its
-    /// flight is pending.
-    pub(crate) fn abandon(&mut self) -> bool {
-        self.is_abandoned = true;
-        self.state == State::Putting
-    }
-
-    /// Forgets the pending flight, which was never accepted or has no more meaning.
-    pub(crate) fn forget_flight(&mut self) {
-        self.state = State::Idle;
-    }
-
     /// Returns whether the items were put, and the marker exists.
     pub(crate) fn has_marker(&self) -> bool {
         self.has_marker
@@ -164,11 +152,6 @@ impl PutMachine {
     /// Returns the path of the marker.
     pub(crate) fn marker(&self) -> &str {
         &self.marker
-    }
-
-    /// Returns whether nothing is left to do.
-    pub(crate) fn is_clean(&self) -> bool {
-        !self.is_undecided && !self.has_marker && self.state != State::Putting
     }
 
     fn measure(&mut self) -> PutStep {
@@ -364,5 +347,19 @@ impl Machine for PutMachine {
             (State::Clearing, Input::Answered(answers)) => self.cleared(answers),
             (_, _) => Step::Wait(None),
         }
+    }
+}
+
+impl Leaving for PutMachine {
+    type Removal = Self;
+
+    /// Leaves only step 3 to do. Only the reply to a multi is needed for that.
+    fn abandon(mut self, is_pending: bool) -> Option<(Self, bool)> {
+        let is_putting = is_pending && self.state == State::Putting;
+        self.is_abandoned = true;
+        if !is_putting {
+            self.state = State::Idle;
+        }
+        (is_putting || self.is_undecided || self.has_marker).then_some((self, is_putting))
     }
 }

@@ -11,7 +11,7 @@
 
 use jute_codec::EventType;
 
-use super::{AttemptStep, SemaphoreAttempt, State, WATCHES_MAX};
+use super::{SeatStep, SemaphoreAttempt, State, WATCHES_MAX, Wait};
 use crate::machine::{News, SessionView, Step, WatchNumber};
 
 /// What is known about changes of the directory.
@@ -38,18 +38,18 @@ enum Source {
 }
 
 impl SemaphoreAttempt {
-    /// True if the attempt watches the directory instead of its predecessors.
+    /// Returns whether the attempt watches the directory instead of its predecessors.
     pub(super) fn is_wide(&self) -> bool {
-        self.is_blind || self.permits.is_some_and(|permits| permits > WATCHES_MAX)
+        self.place.is_blind || self.place.permits.is_some_and(|permits| permits > WATCHES_MAX)
     }
 
-    /// The watches that a wait needs are set, and have not fired.
+    /// Returns whether the watches that a wait needs are set and have not fired.
     pub(super) fn is_watched(&self) -> bool {
         let is_ahead_watched = match self.is_wide() {
             true => self.is_directory_watched(),
-            false => self.predecessors.iter().all(|predecessor| predecessor.watch.is_some()),
+            false => self.place.predecessors.iter().all(|predecessor| predecessor.watch.is_some()),
         };
-        let is_number_watched = self.is_counting() || self.permits_watch.is_some();
+        let is_number_watched = self.is_counting() || self.place.permits_watch.is_some();
         is_ahead_watched && is_number_watched && self.own_watch.is_some()
     }
 
@@ -57,28 +57,29 @@ impl SemaphoreAttempt {
     /// changes too; a second watch on the directory would keep the client from removing that watch
     /// when the permit is granted, and so a holder would receive an event for each change.
     pub(super) fn must_watch_number(&self) -> bool {
-        self.is_wide() && self.changes.source == Source::Listed
+        self.is_wide() && self.place.changes.source == Source::Listed
     }
 
     fn is_counting(&self) -> bool {
-        self.is_wide() && self.changes.source == Source::Counted
+        self.is_wide() && self.place.changes.source == Source::Counted
     }
 
-    /// A list is about to be requested, which shows all changes so far. Returns the watch that it
-    /// sets.
+    /// Prepares a list, which will show all changes so far. Returns the watch that it sets.
     pub(super) fn watch_list(&mut self) -> Option<WatchNumber> {
-        self.changes.count = 0;
-        let is_listed = self.is_wide() && self.changes.source == Source::Listed;
-        self.changes.list_watch = is_listed.then(|| self.issue_unless(self.changes.list_watch));
-        self.changes.list_watch
+        self.place.changes.count = 0;
+        let is_listed = self.is_wide() && self.place.changes.source == Source::Listed;
+        self.place.changes.list_watch =
+            is_listed.then(|| self.number(self.place.changes.list_watch));
+        self.place.changes.list_watch
     }
 
-    /// The watches that a wide wait needs are set, and enough contenders may have left.
+    /// Returns whether the watches that a wide wait needs are set, and too few contenders can have left
+    /// for a grant.
     fn is_directory_watched(&self) -> bool {
-        match self.changes.source {
+        match self.place.changes.source {
             Source::Unset => false,
             Source::Counted => !self.may_be_entitled(),
-            Source::Listed => self.changes.list_watch.is_some(),
+            Source::Listed => self.place.changes.list_watch.is_some(),
         }
     }
 
@@ -86,23 +87,23 @@ impl SemaphoreAttempt {
     /// list was the end of one of them.
     fn may_be_entitled(&self) -> bool {
         let permits =
-            self.permits.map_or(0, |permits| usize::try_from(permits).unwrap_or(usize::MAX));
-        self.ahead.is_none_or(|ahead| ahead.saturating_sub(self.changes.count) < permits)
+            self.place.permits.map_or(0, |permits| usize::try_from(permits).unwrap_or(usize::MAX));
+        self.ahead.is_none_or(|ahead| ahead.saturating_sub(self.place.changes.count) < permits)
     }
 
     /// Lists when a watch reports the changes after the list.
-    pub(super) fn list_when_followed(&mut self, view: SessionView) -> AttemptStep {
-        if self.changes.source != Source::Unset {
+    pub(super) fn list_when_followed(&mut self, view: SessionView) -> SeatStep {
+        if self.place.changes.source != Source::Unset {
             return self.list_again(view);
         }
-        self.changes.is_followed = true;
-        self.state = State::Following;
+        self.place.changes.is_followed = true;
+        self.state = State::Of(Wait::Following);
         Step::Wait(None)
     }
 
     /// Handles a report of the persistent watch.
-    pub(super) fn directory_changed(&mut self, view: SessionView, news: &News) -> AttemptStep {
-        let Changes { source, count, list_watch, .. } = &mut self.changes;
+    pub(super) fn directory_changed(&mut self, view: SessionView, news: &News) -> SeatStep {
+        let Changes { source, count, list_watch, .. } = &mut self.place.changes;
         match news {
             News::Event(EventType::NODE_CHILDREN_CHANGED, _) => *count = count.saturating_add(1),
             // The others are about the number of permits.
@@ -112,17 +113,14 @@ impl SemaphoreAttempt {
             News::Unsupported => (*source, *list_watch) = (Source::Listed, None),
         }
         match self.state {
-            State::Following => self.list_when_followed(view),
+            State::Of(Wait::Following) => self.list_when_followed(view),
             State::Queued if self.is_wide() && !self.is_directory_watched() => {
                 self.list_when_followed(view)
             }
-            // The evaluation of the pending reply takes account of it.
-            State::Claiming
-            | State::Listing(_)
-            | State::Storing
-            | State::Watching(_)
-            | State::Queued
-            | State::Granted => self.wait(view),
+            // The reply to a pending flight will show this change.
+            State::Claiming | State::Listing(_) | State::Of(_) | State::Queued | State::Granted => {
+                self.wait(view)
+            }
         }
     }
 }
