@@ -132,11 +132,16 @@ impl Hosts {
     /// Makes this server the next one, and returns true. A server that is not in the list, because
     /// the list was replaced since the server was chosen, changes nothing.
     pub(crate) fn aim(&mut self, host: Host) -> bool {
-        let is_listed = self.hosts.contains(&host);
+        let is_listed = self.lists(&host);
         if is_listed {
             self.aimed = Some(host);
         }
         is_listed
+    }
+
+    /// Returns whether this server is in the list.
+    pub(crate) fn lists(&self, host: &Host) -> bool {
+        self.hosts.contains(host)
     }
 
     /// Returns the number of failed attempts and lost connections since the last proven connection.

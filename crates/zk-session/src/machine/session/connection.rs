@@ -34,15 +34,23 @@ impl SessionMachine {
         debug_assert_eq!(self.link.phase, Phase::Idle);
         self.link.phase = Phase::Connecting;
         let time = self.time_to_connect();
-        let is_same_server = self.link.opening() != Opening::Regular;
-        let (host, number) = match self.support.host().filter(|_| is_same_server) {
+        let (host, number) = match self.same_server() {
             Some(host) => (host, self.attempt.number()),
-            None => self.hosts.next(),
+            None => {
+                self.link.open_regularly();
+                self.hosts.next()
+            }
         };
         self.attempt = Attempt::new(number, time);
         self.timers.set(Timer::Connect, self.now + time);
         self.support.connecting(host.clone());
         self.events.push_back(Event::Connect(host));
+    }
+
+    /// Returns the server that is to be asked once more, unless it has left the list since.
+    fn same_server(&self) -> Option<Host> {
+        let is_same = self.link.opening() != Opening::Regular;
+        self.support.host().filter(|host| is_same && self.hosts.lists(host))
     }
 
     /// Returns the current attempt to connect, or the last one.

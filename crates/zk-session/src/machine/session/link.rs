@@ -146,6 +146,11 @@ impl Link {
         }
     }
 
+    /// Lets the handshake present the session, to a server that was not asked before.
+    pub(super) fn open_regularly(&mut self) {
+        self.opening = Opening::Regular;
+    }
+
     /// Returns what the handshake presents.
     pub(super) fn opening(&self) -> Opening {
         self.opening

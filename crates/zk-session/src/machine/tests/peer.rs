@@ -339,6 +339,24 @@ impl Pair {
     }
 }
 
+pub(super) fn host(name: &str) -> Host {
+    Host { name: name.into(), port: 2181 }
+}
+
+/// Opens the transport, and returns the server.
+pub(super) fn opened(pair: &mut Pair) -> Host {
+    while !pair.events.iter().any(|event| matches!(event, Event::Connect(_))) {
+        let at = pair.session.poll_timeout().expect("the machine requests a connection");
+        pair.sleep(at.saturating_since(pair.now));
+    }
+    let connect = pair.events.iter().find_map(|event| match event {
+        Event::Connect(host) => Some(host.clone()),
+        _ => None,
+    });
+    pair.open();
+    connect.expect("a connection was requested")
+}
+
 pub(super) fn timed_out(outcome: Outcome) -> OpError {
     OpError::TimedOut { outcome, target: Target::UNKNOWN }
 }

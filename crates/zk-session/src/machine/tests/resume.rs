@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use jute_codec::{ErrorCode, EventType, NameList, Request, Response, Zxid, xid};
 
-use super::peer::{Pair, SESSION, TIMEOUT, config, data, sync, watch};
+use super::peer::{Pair, SESSION, TIMEOUT, config, data, host, opened, sync, watch};
 use crate::error::{OpError, Outcome};
 use crate::machine::inflight::write_of_nothing;
-use crate::machine::{Change, DisconnectCause, EndCause, Event, SessionState, WatchNumber};
+use crate::machine::{
+    Change, DisconnectCause, EndCause, Event, SessionConfig, SessionState, WatchNumber,
+};
 use crate::types::SessionId;
 
 #[test]
@@ -144,7 +146,7 @@ fn a_session_that_comes_back_under_another_id_has_expired() {
 
 #[test]
 fn without_renewal_the_client_stops_at_expiry() {
-    let mut pair = Pair::new(crate::machine::SessionConfig { renew: false, ..config() });
+    let mut pair = Pair::new(SessionConfig { renew: false, ..config() });
     pair.connect(SESSION);
     pair.cut();
     pair.open();
@@ -159,7 +161,7 @@ fn without_renewal_the_client_stops_at_expiry() {
 #[test]
 fn credentials_go_first_on_every_connection_and_requests_wait_for_their_answer() {
     let auth = jute_codec::AuthPacket { scheme: "digest".into(), auth: Some("u:p".into()) };
-    let mut pair = Pair::new(crate::machine::SessionConfig { auth: vec![auth], ..config() });
+    let mut pair = Pair::new(SessionConfig { auth: vec![auth], ..config() });
     for _ in 0..2 {
         pair.submit(vec![sync("/a")]);
         pair.connect(SESSION);
@@ -175,7 +177,7 @@ fn credentials_go_first_on_every_connection_and_requests_wait_for_their_answer()
 #[test]
 fn refused_credentials_are_final() {
     let auth = jute_codec::AuthPacket { scheme: "digest".into(), auth: None };
-    let mut pair = Pair::new(crate::machine::SessionConfig { auth: vec![auth], ..config() });
+    let mut pair = Pair::new(SessionConfig { auth: vec![auth], ..config() });
     let waiting = pair.submit(vec![sync("/a")]);
     pair.connect(SESSION);
     pair.reply_at(xid::AUTH, Zxid(0), Err(ErrorCode::AUTH_FAILED));
@@ -191,7 +193,7 @@ fn refused_credentials_are_final() {
 #[test]
 fn an_auth_packet_that_is_refused_for_another_reason_goes_to_the_next_server() {
     let auth = jute_codec::AuthPacket { scheme: "digest".into(), auth: Some("u:p".into()) };
-    let mut pair = Pair::new(crate::machine::SessionConfig { auth: vec![auth], ..config() });
+    let mut pair = Pair::new(SessionConfig { auth: vec![auth], ..config() });
     for code in [ErrorCode::THROTTLED_OP, ErrorCode::SYSTEM_ERROR, ErrorCode(-999)] {
         pair.connect(SESSION);
         pair.reply_at(xid::AUTH, Zxid(0), Err(code));
@@ -257,6 +259,22 @@ fn a_list_of_servers_that_changes_all_the_time_does_not_keep_the_client_away() {
         pair.sleep(Duration::from_millis(500));
     }
     assert!(pair.now.since_start() > Duration::from_secs(80), "the attempts are spaced");
+}
+
+/// Servers without a quorum hang up during a resume, and are asked again without a session.
+#[test]
+fn a_server_that_has_left_the_list_is_not_asked_without_a_session() {
+    let hosts = vec![host("zk1"), host("zk2")];
+    let mut pair = Pair::new(SessionConfig { hosts, read_only: true, ..config() });
+    pair.connect(SESSION);
+    pair.cut();
+    let server = opened(&mut pair);
+    pair.handshake();
+    pair.cut();
+    pair.session.set_hosts(pair.now, vec![host("zk3")]);
+    pair.drain();
+    assert_eq!(opened(&mut pair), host("zk3"), "{server:?} has left the list");
+    assert_eq!(pair.handshake().session_id, SESSION);
 }
 
 /// A ping at a closed connection could discard the reply.

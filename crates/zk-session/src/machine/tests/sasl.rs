@@ -7,10 +7,9 @@ use jute_codec::{
     AuthPacket, ErrorCode, EventType, Request, Response, SaslToken, SessionId, Zxid, xid,
 };
 
-use super::peer::{Pair, SESSION, TIMEOUT, config, data, get, sync};
+use super::peer::{Pair, SESSION, TIMEOUT, config, data, get, host, opened, sync};
 use crate::error::{OpError, Outcome};
 use crate::failure::sasl::SaslFailure;
-use crate::host::Host;
 use crate::machine::{
     Change, DisconnectCause, EndCause, Event, SaslInput, SaslStep, SessionConfig, SessionState,
 };
@@ -248,7 +247,6 @@ fn a_session_that_was_given_up_is_closed_behind_sasl() {
 
 /// Two servers, the first of which the session was opened on. Its watch on `/a` is set.
 fn with_two_servers() -> Pair {
-    let host = |name: &str| Host { name: name.into(), port: 2181 };
     let hosts = vec![host("zk1"), host("zk2")];
     let mut pair = Pair::new(SessionConfig { hosts, auth: vec![], ..sasl_config() });
     pair.connect(SESSION);
@@ -260,20 +258,6 @@ fn with_two_servers() -> Pair {
     pair.cut();
     pair.changes();
     pair
-}
-
-/// Opens the transport, and returns the server.
-fn opened(pair: &mut Pair) -> Host {
-    while !pair.events.iter().any(|event| matches!(event, Event::Connect(_))) {
-        let at = pair.session.poll_timeout().expect("the machine requests a connection");
-        pair.sleep(at.saturating_since(pair.now));
-    }
-    let connect = pair.events.iter().find_map(|event| match event {
-        Event::Connect(host) => Some(host.clone()),
-        _ => None,
-    });
-    pair.open();
-    connect.expect("a connection was requested")
 }
 
 #[test]
