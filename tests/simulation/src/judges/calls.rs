@@ -20,7 +20,13 @@ pub fn judge(events: &[Event], plan: &Plan, deleted: &BTreeSet<String>) -> Vec<S
         is_limited: plan.outstanding.is_some(),
         are_tampered: !deleted.is_empty() || has(plan, &[FaultKind::Stranger]),
     };
-    judge_by(events, rules, |client| plan.is_blind(client))
+    judge_by(events, rules, |client, name, code| match code {
+        // Whoever may not read is told so.
+        ErrorCode::NO_AUTH => plan.is_blind(client),
+        // Recipes wait for a server that accepts writes.
+        ErrorCode::NOT_READ_ONLY => plan.is_reader(client) && OPERATIONS.contains(&name),
+        _ => false,
+    })
 }
 
 fn has(plan: &Plan, kinds: &[FaultKind]) -> bool {
@@ -42,7 +48,12 @@ struct Rules {
     are_tampered: bool,
 }
 
-fn judge_by(events: &[Event], rules: Rules, is_blind: impl Fn(usize) -> bool) -> Vec<String> {
+/// The last argument says whether a call of this client and this name may be refused with this code.
+fn judge_by(
+    events: &[Event],
+    rules: Rules,
+    may_refuse: impl Fn(usize, &str, ErrorCode) -> bool,
+) -> Vec<String> {
     let mut calls: BTreeMap<Id, (&str, bool, Option<Used>, &Event)> = BTreeMap::new();
     let mut violations = Vec::new();
     let mut users = Users::default();
@@ -56,9 +67,8 @@ fn judge_by(events: &[Event], rules: Rules, is_blind: impl Fn(usize) -> bool) ->
             What::Ended { call, end: End::Failed(failure) } => {
                 let Some((name, has_timeout, client, begun)) = calls.get(call) else { continue };
                 let is_over = client.is_some_and(|it| is_of_end(&users, it, name, failure));
-                // Whoever may not read is told so.
-                let is_refused = *failure == Failure::Refused(ErrorCode::NO_AUTH.0)
-                    && begun.who.is_some_and(|who| is_blind(who.client));
+                let is_refused = matches!((failure, begun.who), (Failure::Refused(code), Some(who))
+                    if may_refuse(who.client, name, ErrorCode(*code)));
                 if !is_over && !is_refused && !rules.allow(name, *has_timeout, failure) {
                     violations.push(format!("a call has failed with {failure:?}: {begun}"));
                 }
@@ -151,7 +161,7 @@ mod tests {
         let timeout = timeout.map(Duration::from_secs);
         let begun = What::Begun { call: 1, name, on: "/a".to_owned(), timeout };
         let ended = What::Ended { call: 1, end: End::Failed(failure) };
-        judge_by(&history(vec![begun, ended]), rules, |_| false).len()
+        judge_by(&history(vec![begun, ended]), rules, |_, _, _| false).len()
     }
 
     #[test]
@@ -177,7 +187,7 @@ mod tests {
                 What::Begun { call: 1, name: "acquire", on: "/a".to_owned(), timeout: None };
             let end = What::Ended { call: 1, end: End::Failed(failure) };
             let all = before.into_iter().chain([begun, end]).collect();
-            judge_by(&history(all), Rules::default(), |_| false).len()
+            judge_by(&history(all), Rules::default(), |_, _, _| false).len()
         };
         let ending = |life| What::Ending { kind: EndKind::Close, life };
         let stopped = || What::Stopped { life: 0 };

@@ -160,6 +160,7 @@ impl World {
         if self.plan.is_mortal(number) {
             builder = builder.renew_after_expiry(false);
         }
+        builder = builder.read_only(self.plan.is_reader(number));
         if let Some(limit) = self.plan.outstanding {
             builder = builder.outstanding_limit(limit);
         }

@@ -120,6 +120,11 @@ const HASTY_PERCENT: u64 = 15;
 /// Chosen like `MORTAL_SALT`, when these worlds were added.
 const HASTY_SALT: u64 = 300;
 
+/// How many seeds have clients that also use servers without a quorum, in percent.
+const READERS_PERCENT: u64 = 10;
+/// Chosen like `MORTAL_SALT`, when these clients were added.
+const READERS_SALT: u64 = 4;
+
 /// After how many ticks a follower notices that it is cut off.
 pub const SYNC_LIMIT: u32 = 5;
 
@@ -173,6 +178,8 @@ pub struct Plan {
     pub outstanding: Option<usize>,
     /// Whether everything that clients create is theirs alone.
     pub is_protected: bool,
+    /// The seed of the clients that also use servers without a quorum, if there are such ones.
+    pub readers: Option<u64>,
     /// Whether callers and faults hardly pause, so that much more happens at the same time.
     pub is_hasty: bool,
     /// The seed of leases that are longer than those by default, if clients have such ones.
@@ -234,6 +241,7 @@ impl Plan {
             blind: None,
             is_protected: false,
             is_hasty: false,
+            readers: None,
             outstanding: None,
         };
         plan.draw_more(&mut Draw::new(draw.seed() ^ SALT))
@@ -324,6 +332,13 @@ impl Plan {
             // Otherwise all steps are over before anything has gone wrong.
             self.latency = self.latency.max(Duration::from_millis(5));
         }
+        let mut readers = Draw::new(draw.seed() ^ READERS_SALT);
+        if self.members > 1 && readers.chance(READERS_PERCENT) {
+            self.readers = Some(readers.seed());
+            if !self.faults.contains(&FaultKind::Partition) {
+                self.faults.push(FaultKind::Partition);
+            }
+        }
         self
     }
 
@@ -404,6 +419,12 @@ impl Plan {
     pub fn is_mortal(&self, client: usize) -> bool {
         let (Some(seed), Ok(client)) = (self.mortals, u64::try_from(client)) else { return false };
         Draw::new(seed ^ client).chance(60)
+    }
+
+    /// Returns whether the client of this number also uses servers without a quorum.
+    pub fn is_reader(&self, client: usize) -> bool {
+        let (Some(seed), Ok(client)) = (self.readers, u64::try_from(client)) else { return false };
+        Draw::new(seed ^ client).chance(70)
     }
 
     /// Returns whether the client of this number may not read what those create that have
