@@ -138,6 +138,8 @@ pub enum What {
     Unleased { lock: String, guard: Id },
     /// A guard says *held* although somebody was told that its client is closed.
     HeldByClosed { lock: String, guard: Id },
+    /// A multi-lock was granted although one of its locks was lost by then.
+    GrantedLost { locks: [&'static str; 2] },
     /// The body that ran under a guard counts as completed, although the lock is lost by now.
     Late { lock: String },
     /// A body that stops at risk has run although its guard was not held at that moment.
@@ -268,6 +270,8 @@ pub enum What {
     Left { path: String },
     /// The library has logged this line.
     Logged { level: &'static str, message: String, path: Option<String> },
+    /// A caller has asked for the creation of this path in this session, and in no other.
+    Bound { path: String, session: SessionId },
     /// A task has panicked.
     Panicked(String),
     /// A client sends, or a caller runs, without end while no time passes.

@@ -254,6 +254,7 @@ impl<'a> Texts<'a> {
             | What::Unleased { .. }
             | What::HeldByClosed { .. }
             | What::Late { .. }
+            | What::GrantedLost { .. }
             | What::RanAtRisk { .. }
             | What::Hung { .. }
             | What::Intruded { .. }

@@ -31,6 +31,10 @@ pub fn judge(events: &[Event], deleted: &BTreeSet<String>) -> Vec<String> {
                 "{lock} at {:?}: a body counts as completed after the loss of the lock",
                 event.at
             )),
+            What::GrantedLost { locks } => violations.push(format!(
+                "{locks:?} at {:?}: all are granted, although one was lost",
+                event.at
+            )),
             What::RanAtRisk { lock } => violations.push(format!(
                 "{lock} at {:?}: a body that stops at risk has run without the lock",
                 event.at
@@ -171,6 +175,7 @@ mod tests {
     #[test]
     fn a_body_that_ends_after_the_loss_is_seen() {
         assert_eq!(count(vec![What::Late { lock: "/locks/a".to_owned() }]), 1);
+        assert_eq!(count(vec![What::GrantedLost { locks: ["/locks/a", "/locks/b"] }]), 1);
     }
 
     #[test]

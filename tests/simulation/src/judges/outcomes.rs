@@ -1,8 +1,8 @@
 //! A call that says `NotApplied` was not applied and never will be, and a call that succeeds was.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use jute_codec::{ErrorCode, OpCode};
+use jute_codec::{ErrorCode, OpCode, SessionId};
 use zk_testserver::CommitRecord;
 
 use crate::history::{Event, Told, What};
@@ -14,7 +14,26 @@ pub fn judge(events: &[Event], commits: &[CommitRecord]) -> Vec<String> {
     };
     let created: BTreeSet<&str> =
         commits.iter().filter(is_create).filter_map(|commit| commit.path.as_deref()).collect();
-    judge_created(events, &created)
+    let mut violations = judge_created(events, &created);
+    let creators = commits.iter().filter(is_create);
+    violations.extend(judge_bound(
+        events,
+        &creators.filter_map(|it| Some((it.path.as_deref()?, it.session))).collect(),
+    ));
+    violations
+}
+
+/// Judges what may be created in one session only. The second argument says which session has created
+/// each path.
+fn judge_bound(events: &[Event], creators: &BTreeMap<&str, SessionId>) -> Vec<String> {
+    let broken = |event: &Event| match &event.what {
+        What::Bound { path, session } => {
+            let creator = creators.get(path.as_str()).filter(|creator| *creator != session)?;
+            Some(format!("{path} was bound to {session}, and {creator} has created it"))
+        }
+        _ => None,
+    };
+    events.iter().filter_map(broken).collect()
 }
 
 fn judge_created(events: &[Event], created: &BTreeSet<&str>) -> Vec<String> {
@@ -34,6 +53,14 @@ fn judge_created(events: &[Event], created: &BTreeSet<&str>) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::judges::tests::history;
+
+    #[test]
+    fn a_write_in_another_session_is_seen() {
+        let (one, other) = (SessionId(1), SessionId(2));
+        let bound = history(vec![What::Bound { path: "/a".to_owned(), session: one }]);
+        let count = |creators: &[_]| judge_bound(&bound, &creators.iter().copied().collect()).len();
+        assert_eq!((count(&[("/a", one)]), count(&[]), count(&[("/a", other)])), (0, 0, 1));
+    }
 
     #[test]
     fn both_kinds_of_lies_are_seen() {

@@ -261,6 +261,10 @@ async fn use_both(task: &mut Task) {
     };
     let called = task.call("acquire", "both", timeout, acquire.into_future()).await;
     let Some(guard) = called.done() else { return };
+    // No time has passed since then.
+    if matches!(guard.state(), LockState::Lost(_)) {
+        task.push(What::GrantedLost { locks: paths });
+    }
     let kept = Arc::new(Mutex::new(Some(guard)));
     let take =
         move |kept: &Mutex<Option<_>>| kept.lock().unwrap_or_else(PoisonError::into_inner).take();

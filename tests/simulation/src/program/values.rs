@@ -1,6 +1,7 @@
 //! Uses of a counter and of a shared value, and operations without a recipe.
 
-use zk_recipes::{Counter, CreateMode, SharedValue};
+use jute_codec::SessionId;
+use zk_recipes::{Counter, CreateMode, Multi, SharedValue};
 
 use super::task::Task;
 use crate::history::What;
@@ -47,12 +48,28 @@ pub async fn share(task: &mut Task) {
 pub async fn create(task: &mut Task) {
     let path = format!("/plain-{}", task.id());
     let timeout = task.timeout();
+    if task.world.plan.is_hasty
+        && task.draw.chance(50)
+        && let Some(session) = task.client.session_id()
+    {
+        return create_in(task, path, session).await;
+    }
     let mode = task.draw.pick(&[CreateMode::Persistent, CreateMode::Ephemeral]);
     let mut create = task.client.create(&path, "created", mode);
     if let Some(timeout) = timeout {
         create = create.timeout(timeout);
     }
     let told = task.call("create", &path, timeout, create).await.told();
+    task.push(What::Wrote { path, told });
+}
+
+/// Creates a znode in this session only, which may end before the request is sent.
+async fn create_in(task: &mut Task, path: String, session: SessionId) {
+    task.idle().await;
+    task.push(What::Bound { path: path.clone(), session });
+    let multi = Multi::new().create(&path, "created", CreateMode::Ephemeral);
+    let commit = task.client.commit_in(session, multi);
+    let told = task.call("commit_in", &path, None, commit).await.told();
     task.push(What::Wrote { path, told });
 }
 
