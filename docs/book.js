@@ -3,6 +3,8 @@
 // not see them.
 const LENGTH_MAX_IN_CELL = 12;
 const LENGTH_MAX_IN_TEXT = 24;
+// On a screen, only longer names than these break.
+const LENGTH_MAX_ON_SCREENS = 32;
 const BREAKS = /(?<=\w(?:[_.,=/(]|::))(?=[^\d\s_.,=/():])|(?<=[a-z])(?=[A-Z])/;
 
 for (const code of document.querySelectorAll('.content :not(pre) > code')) {
@@ -11,5 +13,6 @@ for (const code of document.querySelectorAll('.content :not(pre) > code')) {
     const parts = code.textContent.split(BREAKS);
     if (code.textContent.length > lengthMax) {
         code.replaceChildren(...parts.flatMap((part) => [document.createElement('wbr'), part]).slice(1));
+        code.classList.toggle('long', code.textContent.length > LENGTH_MAX_ON_SCREENS);
     }
 }
