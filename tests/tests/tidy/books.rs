@@ -6,6 +6,12 @@ use super::{File, layout::BOOKS};
 /// need who change or audit the project to the internals.
 const GUIDE_WORDS_MAX: usize = 20_000;
 
+/// The maximum length of a line of code in the guide, which `docs/book.css` has room for.
+const CODE_COLUMNS_MAX: usize = 100;
+
+/// The maximum number of columns of a table in the guide. A phone shows about ten characters of each.
+const TABLE_COLUMNS_MAX: usize = 4;
+
 /// The crate that compiles the code of pages, and the script that extracts their files.
 const COMPILED: &str = "crates/zk-recipes/src/lib.rs";
 const FILE_MARK: &str = "<!-- file: ";
@@ -37,6 +43,38 @@ fn words(page: &str) -> usize {
     });
     let is_word = |word: &&str| word.contains(char::is_alphanumeric);
     read.map(|part| part.split_whitespace().filter(is_word).count()).sum()
+}
+
+/// Checks that code fits on a screen and tables on a phone, and that no heading of a page repeats: the
+/// sidebar and the search show headings alone.
+pub(crate) fn guide_is_readable(files: &[File]) -> Vec<String> {
+    let guide = BOOKS.last().expect("there is a guide");
+    let mut problems = Vec::new();
+    for page in pages_of(guide, files) {
+        let mut headings = Vec::new();
+        let mut is_code = false;
+        for line in page.text.lines() {
+            is_code ^= line.starts_with("```");
+            if is_code {
+                if line.chars().count() > CODE_COLUMNS_MAX {
+                    problems.push(format!("{}: this code is too long: {line}", page.path));
+                }
+            } else if line.starts_with('|') {
+                let columns = line.matches('|').count() - line.matches("\\|").count() - 1;
+                if columns > TABLE_COLUMNS_MAX {
+                    problems.push(format!("{}: {columns} columns: {line}", page.path));
+                }
+            } else if line.starts_with('#') {
+                headings.push(line.trim_start_matches(['#', ' ']));
+            }
+        }
+        headings.sort_unstable();
+        let repeated = headings.windows(2).filter(|pair| pair.first() == pair.last());
+        problems.extend(
+            repeated.map(|pair| format!("{}: these headings are the same: {pair:?}", page.path)),
+        );
+    }
+    problems
 }
 
 /// Checks that the Rust code of each page is compiled, or is a file of a crate that a script tests.

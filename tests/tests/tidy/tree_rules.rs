@@ -31,6 +31,11 @@ const LONG: &str = match str::from_utf8(LONG_BYTES.as_flattened()) {
     Err(_) => panic!("this is ASCII"),
 };
 const LONG_BYTES: &[[u8; 2]] = &[*b"a "; 20_001];
+/// A line of code with one character more than 100.
+const LONG_LINE: &str = "```text
+12345678901234567890123456789012345678901234567890\
+12345678901234567890123456789012345678901234567890!
+```";
 const SESSION: (&str, &str) = ("crates/zk-session/src/lib.rs", "//! `J`\npub use k::J;");
 
 pub(crate) const TREE_RULES: &[TreeRule] = &[
@@ -133,6 +138,20 @@ pub(crate) const TREE_RULES: &[TreeRule] = &[
         check: books::guide_is_short,
         bad: &[&[("docs/a.md", LONG)], &[("docs/a.md", LONG), ("docs/internals/a.md", "")]],
         good: &[("docs/internals/a.md", LONG), ("docs/b.md", "# B\n\n```text\na b\n```\n")],
+    },
+    TreeRule {
+        name: "the guide is readable",
+        check: books::guide_is_readable,
+        bad: &[
+            &[("docs/a.md", LONG_LINE)],
+            &[("docs/a.md", "# A\n\n| a | b | c | d | e |\n|---|---|---|---|---|\n")],
+            &[("docs/a.md", "# A\n\n## B\n\n## C\n\n### B\n")],
+        ],
+        good: &[
+            ("docs/internals/a.md", LONG_LINE),
+            ("docs/a.md", "# A\n\n| a | b | c \\| c | d |\n|---|---|---|---|\n\n```sh\n# A\n```\n"),
+            ("docs/b.md", "# A\n\n```text\n| a | b | c | d | e |\n```\n"),
+        ],
     },
     TreeRule {
         name: "code of pages is compiled",
