@@ -22,6 +22,8 @@ pub(super) const SEQUENCE_END: u32 = i32::MAX.unsigned_abs();
 const MARKS: [&str; 5] = ["lock-", "latch-", PERMIT, READER, "__WRIT__"];
 const PERMIT: &str = "permit-";
 const READER: &str = "__READ__";
+/// How many requests a waiter sends at once, to look at those ahead and at its own znode.
+const FLIGHT_MAX: i32 = 4;
 /// How many digits a server appends.
 const DIGITS: usize = 10;
 
@@ -61,8 +63,8 @@ fn seen_missing<'a>(
         let is_read = matches!(request.op, OpCode::GET_DATA | OpCode::EXISTS);
         let is_missing = request.outcome == Outcome::Applied(ErrorCode::NO_NODE);
         let is_own = owners.get(path) == Some(&request.session);
-        let RequestRecord { session, at, .. } = *request;
-        (is_read && is_own).then_some(OwnRead { session, path, is_missing, at })
+        let RequestRecord { session, connection, xid, at, .. } = *request;
+        (is_read && is_own).then_some(OwnRead { session, connection, xid, path, is_missing, at })
     });
     missing(&reads.collect::<Vec<_>>())
 }
@@ -71,6 +73,8 @@ fn seen_missing<'a>(
 #[derive(Clone, Copy)]
 struct OwnRead<'a> {
     session: SessionId,
+    connection: u64,
+    xid: i32,
     path: &'a str,
     is_missing: bool,
     at: Duration,
@@ -80,7 +84,12 @@ fn missing<'a>(reads: &[OwnRead<'a>]) -> Vec<(&'a str, Duration)> {
     let mut missing = Vec::new();
     for (index, read) in reads.iter().enumerate().filter(|(_, read)| read.is_missing) {
         let mut later = reads.get(index + 1..).unwrap_or_default().iter();
-        let next = later.find(|next| next.session == read.session && next.at == read.at);
+        // A server may execute other requests between those of a flight.
+        let is_of_flight = |next: &&OwnRead<'_>| {
+            (next.session, next.connection) == (read.session, read.connection)
+                && (1..FLIGHT_MAX).contains(&next.xid.wrapping_sub(read.xid))
+        };
+        let next = later.find(is_of_flight);
         let is_of_another = next.is_some_and(|next| {
             next.path != read.path && directory(next.path) == directory(read.path)
         });
@@ -348,20 +357,23 @@ mod tests {
     #[test]
     fn a_read_before_that_of_another_contender_of_the_session_is_that_ones() {
         let (one, two) = (SessionId(1), SessionId(2));
-        let read = |session, path, ms| {
-            let at = Duration::from_millis(ms);
-            OwnRead { session, path, is_missing: true, at }
+        let read = |session, path, xid: i32| {
+            let at = Duration::from_millis(u64::from(xid.unsigned_abs()));
+            OwnRead { session, connection: 1, xid, path, is_missing: true, at }
         };
         let seen = |reads: &[OwnRead<'static>]| {
             missing(reads).iter().map(|(path, _)| *path).collect::<Vec<_>>()
         };
         assert_eq!(
-            seen(&[read(one, "/a/1", 1), read(two, "/a/2", 1), read(one, "/a/3", 1)]),
+            seen(&[read(one, "/a/1", 1), read(two, "/a/2", 1), read(one, "/a/3", 2)]),
             ["/a/2", "/a/3"]
         );
-        assert_eq!(seen(&[read(one, "/a/1", 1), read(one, "/a/3", 2)]), ["/a/1", "/a/3"]);
-        assert_eq!(seen(&[read(one, "/a/1", 1), read(one, "/b/3", 1)]), ["/a/1", "/b/3"]);
-        assert_eq!(seen(&[read(one, "/a/1", 1), read(two, "/a/3", 1)]), ["/a/1", "/a/3"]);
+        assert_eq!(seen(&[read(one, "/a/1", 1), read(one, "/a/3", 3)]), ["/a/3"]);
+        assert_eq!(seen(&[read(one, "/a/1", 1), read(one, "/a/3", 9)]), ["/a/1", "/a/3"]);
+        assert_eq!(seen(&[read(one, "/a/1", 1), read(one, "/b/3", 2)]), ["/a/1", "/b/3"]);
+        assert_eq!(seen(&[read(one, "/a/1", 1), read(two, "/a/3", 2)]), ["/a/1", "/a/3"]);
+        let elsewhere = OwnRead { connection: 2, ..read(one, "/a/3", 2) };
+        assert_eq!(seen(&[read(one, "/a/1", 1), elsewhere]), ["/a/1", "/a/3"]);
     }
 
     #[test]
