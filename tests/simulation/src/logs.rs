@@ -3,7 +3,7 @@
 //! Only the message and the path become part of the history. Other fields say the same in numbers.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, Once, PoisonError};
 
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
@@ -19,6 +19,15 @@ const TARGETS: [&str; 2] = ["zk_session", "zk_recipes"];
 pub struct Log(Arc<Mutex<Option<History>>>);
 
 impl Log {
+    /// Lets all threads have a subscriber that wants the same lines as that of a run. If a line is
+    /// logged for the first time by a thread without one, at the moment at which a run begins, tracing
+    /// may decide that nobody wants it, and the run lacks it.
+    pub fn accustom() {
+        static ONCE: Once = Once::new();
+        // Whoever has set another one takes the risk.
+        ONCE.call_once(|| drop(tracing::subscriber::set_global_default(Self::default())));
+    }
+
     /// Says to which history the lines belong from now on.
     pub fn write_to(&self, history: &History) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(history.clone());

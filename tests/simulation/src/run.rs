@@ -95,6 +95,7 @@ pub fn run_again(seed: u64, cuts: &Cuts, faults: &[Struck]) -> Report {
 }
 
 fn start(seed: u64, cuts: &Cuts, faults: Option<Vec<Struck>>) -> Report {
+    Log::accustom();
     catch_panics();
     drop(take_panics());
     let runtime =

@@ -146,9 +146,11 @@ pub(crate) mod tests {
 
     use super::*;
     use crate::history::Who;
+    use crate::logs::Log;
 
     /// Runs this on a server of its own, in virtual time.
     pub(crate) fn on_server<T>(run: impl AsyncFnOnce(TestServer) -> T) -> T {
+        Log::accustom();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .start_paused(true)
