@@ -1,10 +1,9 @@
 //! The semaphore in virtual time: who holds a permit, in every order; the stored number of permits;
-//! cuts of the connection at every request and event; and costs. Each fault is injected exactly
-//! where it is meant to happen, and the safety timer is off. The suites that run with every lock
-//! test a semaphore with one permit.
+//! and costs. Each fault is injected exactly where it is meant to happen, and the safety timer is
+//! off. The suites that run with every lock test a semaphore with one permit, and
+//! `tests/exhaustive/tests/enumeration/semaphore.rs` cuts the connections of one with several.
 
 mod costs;
-mod cuts;
 mod number;
 mod orders;
 mod timeouts;

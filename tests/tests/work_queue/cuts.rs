@@ -1,11 +1,11 @@
-//! Every single cut and every pair of cuts of a producer and of the end of a lease. The enumeration of
-//! takers takes longer, so it is in `tests/exhaustive/tests/enumeration/work_queue.rs`.
+//! Every single cut and every pair of cuts of a producer. The enumeration of takers and of what ends a
+//! lease takes longer, so it is in `tests/exhaustive/tests/enumeration/work_queue.rs`.
 
 use std::future::Future;
 
 use zk_recipes::{Client, SessionId, WorkQueue};
 use zk_tests::work_queue::{
-    ENTRIES, Entries, Ledger, QUEUE, check_clean, children, put_all, queue, take, text, world,
+    ENTRIES, Entries, Ledger, QUEUE, check_clean, children, put_all, queue, world,
 };
 use zk_tests::world::{Enumeration, run, session_of_first, sleep_ms};
 
@@ -74,29 +74,4 @@ fn a_put_with_a_limit_survives_every_pair_of_cuts_exactly_once() {
         let limited = limited.and_then(|builder| builder.limit(1).build());
         limited.expect("the options are legal").put("a").await.expect("it can be put");
     });
-}
-
-/// Two items are leased when the cuts begin. One is acknowledged, and the other given back.
-#[test]
-fn an_ack_and_a_return_survive_every_pair_of_cuts() {
-    let mut enumeration = Enumeration::new("acknowledge and give back", cut_session());
-    enumeration.run(&|faults| {
-        run(async {
-            let world = world();
-            let (client, other) = (world.client(CUT).await, world.client(OTHER).await);
-            put_all(&queue(&other), &["a", "b"]).await;
-            let (one, two) = (take(&queue(&client)).await, take(&queue(&client)).await);
-            sleep_ms(10).await;
-            world.inject(faults);
-            one.ack().await.expect("the lease is held");
-            two.give_back().await.expect("the lease can be deleted");
-            let item = take(&queue(&other)).await;
-            assert_eq!(text(&item), "b", "\n{}", world.trace());
-            item.ack().await.expect("the lease is held");
-            assert_eq!(queue(&other).length().await, Ok(0), "\n{}", world.trace());
-            check_clean(&world, &[&client, &other]).await;
-            world.ran()
-        })
-    });
-    assert!(enumeration.is_complete(30, 200), "{enumeration:?}");
 }

@@ -115,3 +115,28 @@ fn a_taker_that_waits_survives_every_pair_of_cuts() {
     });
     assert!(enumeration.is_complete(240, 8_000), "{enumeration:?}");
 }
+
+/// Two items are leased when the cuts begin. One is acknowledged, and the other given back.
+#[test]
+fn an_ack_and_a_return_survive_every_pair_of_cuts() {
+    let mut enumeration = Enumeration::new("acknowledge and give back", contender());
+    enumeration.run(&|faults| {
+        run(async {
+            let world = world();
+            let (client, other) = (world.client(CONTENDER).await, world.client(OTHER).await);
+            put_all(&queue(&other), &["a", "b"]).await;
+            let (one, two) = (take(&queue(&client)).await, take(&queue(&client)).await);
+            sleep_ms(10).await;
+            world.inject(faults);
+            one.ack().await.expect("the lease is held");
+            two.give_back().await.expect("the lease can be deleted");
+            let item = take(&queue(&other)).await;
+            assert_eq!(text(&item), "b", "\n{}", world.trace());
+            item.ack().await.expect("the lease is held");
+            assert_eq!(queue(&other).length().await, Ok(0), "\n{}", world.trace());
+            check_clean(&world, &[&client, &other]).await;
+            world.ran()
+        })
+    });
+    assert!(enumeration.is_complete(30, 200), "{enumeration:?}");
+}

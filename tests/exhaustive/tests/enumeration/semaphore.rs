@@ -3,21 +3,30 @@
 
 use std::time::Duration;
 
-use zk_recipes::{LockState, Released, SessionId};
+use zk_recipes::{Client, LockState, PermitGuard, Released, Semaphore};
+use zk_tests::case::{LOCK, OnePermit};
 use zk_tests::meter::Pace;
-use zk_tests::scene::{granted, release, spawn};
-use zk_tests::world::{Enumeration, World, run, session_of_first, sleep_ms};
+use zk_tests::scene::{create_directory, granted, release, spawn, start_waiting};
+use zk_tests::world::{Enumeration, World, run, sleep_ms};
 
-use crate::{create_directory, hold, queue_up, semaphore, stored};
+use crate::{CONTENDER, HOLDER, NEXT, OTHER, contender};
 
-const CONTENDER: u64 = 1;
-const HOLDER: u64 = 2;
-const OTHER: u64 = 3;
-const NEXT: u64 = 4;
+/// The semaphore under test, as a client with this number of permits uses it.
+fn semaphore(client: &Client, permits: u32) -> Semaphore {
+    Semaphore::builder(client, LOCK)
+        .and_then(|builder| builder.permits(permits).watch_check(None).build())
+        .expect("the options are legal")
+}
 
-/// The session of the client whose connections are cut, which is the same in every world.
-fn contender() -> Option<SessionId> {
-    Some(session_of_first(CONTENDER))
+/// Acquires a permit that is free.
+async fn hold(semaphore: &Semaphore) -> PermitGuard {
+    semaphore.acquire().await.expect("a permit is free")
+}
+
+/// The data of the directory.
+fn stored(world: &World) -> Option<String> {
+    let data = world.server.data(LOCK)?;
+    Some(String::from_utf8(data.to_vec()).expect("the number is text"))
 }
 
 #[test]
@@ -58,7 +67,7 @@ fn cut_a_waiter(enumeration: &mut Enumeration, permits: u32) {
             };
             sleep_ms(1_500).await;
             assert!(!waiter.is_finished(), "one too many\n{}", world.trace());
-            let behind = queue_up(&world, &semaphore(next, permits)).await;
+            let behind = start_waiting(&world, semaphore(next, permits).acquire()).await;
             release(one).await;
             let guard = granted(waiter).await;
             world
@@ -94,7 +103,7 @@ fn a_change_of_the_number_survives_every_pair_of_cuts_and_overwrites_no_later_on
                 let world = World::new();
                 let (client, other) = (world.client(CONTENDER).await, world.client(OTHER).await);
                 if is_there {
-                    create_directory(&world);
+                    create_directory::<OnePermit>(&world);
                     semaphore(&other, 1).set_permits(9).await.expect("it may be written");
                 }
                 world.inject(faults);
@@ -118,7 +127,7 @@ fn a_contender_that_stores_the_number_survives_every_pair_of_cuts() {
     enumeration.run(&|faults| {
         run(async {
             let world = World::new();
-            create_directory(&world);
+            create_directory::<OnePermit>(&world);
             let client = world.client(CONTENDER).await;
             world.inject(faults);
             let guard = hold(&semaphore(&client, 2)).await;
