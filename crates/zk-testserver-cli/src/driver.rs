@@ -1,15 +1,36 @@
-//! Runs the program: files, sockets, signals.
+//! Runs the program: files, sockets, signals, and the tasks for HTTP.
+#![expect(clippy::disallowed_methods, reason = "this module is the driver: it owns tasks and time")]
 
+use std::convert::Infallible;
 use std::fs;
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::header::CONTENT_TYPE;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
 use tokio::io::AsyncReadExt as _;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+use tokio::time::sleep;
 use zk_testserver::{ServerConfig, TestServer};
 
+use crate::control::Control;
 use crate::data::Data;
 use crate::options::Options;
+use crate::pages::answer;
+
+/// The pause after an accept that failed, for example for lack of file descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Runs the server until the program shall end.
 ///
@@ -24,7 +45,8 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     };
     if !options.host.is_loopback() {
         eprintln!(
-            "zk-testserver: warning: who can reach {} can read and change all data",
+            "zk-testserver: warning: who can reach {} can read and change all data, and stop this \
+             server",
             options.host
         );
     }
@@ -47,10 +69,18 @@ async fn serve(options: &Options, config: ServerConfig, data: &Data) -> Result<(
         Signals::new().map_err(|problem| format!("cannot await signals: {problem}"))?;
     let server = TestServer::start(config);
     data.load(&server);
-    let connect_string = listen(options, &server).await?;
-    writeln!(io::stdout(), "{connect_string}")
+    let members = options.members;
+    let control = Arc::new(Control { server, members, stop: Notify::new() });
+    let connect_string = listen(options, &control).await?;
+    let http = SocketAddr::new(options.host, options.http_port);
+    let cannot = |problem| format!("cannot listen on {http} for HTTP: {problem}");
+    let listener = TcpListener::bind(http).await.map_err(cannot)?;
+    let http = listener.local_addr().map_err(cannot)?;
+    writeln!(io::stdout(), "{connect_string}\nhttp {http}")
         .map_err(|problem| format!("cannot print the addresses: {problem}"))?;
+    tokio::spawn(accept(listener, Arc::clone(&control)));
     tokio::select! {
+        () = control.stop.notified() => {}
         () = signals.next() => {}
         () = input_ends(), if options.exit_with_parent => {}
     }
@@ -58,17 +88,53 @@ async fn serve(options: &Options, config: ServerConfig, data: &Data) -> Result<(
 }
 
 /// Listens for clients, and returns the connect string.
-async fn listen(options: &Options, server: &TestServer) -> Result<String, String> {
+async fn listen(options: &Options, control: &Control) -> Result<String, String> {
     let mut addresses = Vec::new();
     for member in 0..options.members {
         // `Options::config` has checked that there are enough ports.
         let port = if options.port == 0 { 0 } else { options.port.saturating_add(member) };
         let address = SocketAddr::new(options.host, port).to_string();
-        let bound = server.member(usize::from(member)).listen(&address).await;
+        let server = control.server.member(usize::from(member));
+        let bound = server.listen(&address).await;
         let bound = bound.map_err(|problem| format!("cannot listen on {address}: {problem}"))?;
         addresses.push(bound.to_string());
     }
     Ok(addresses.join(","))
+}
+
+async fn accept(listener: TcpListener, control: Arc<Control>) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => drop(tokio::spawn(converse(stream, Arc::clone(&control)))),
+            Err(problem) => {
+                eprintln!("zk-testserver: cannot accept a connection for HTTP: {problem}");
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Answers one request, and closes the connection.
+async fn converse(stream: TcpStream, control: Arc<Control>) {
+    let is_last = AtomicBool::new(false);
+    let service = service_fn(|request: Request<Incoming>| {
+        let uri = request.uri();
+        let answer = answer(&control, request.method().as_str(), uri.path(), uri.query());
+        is_last.fetch_or(answer.is_last, Ordering::Relaxed);
+        let response = Response::builder()
+            .status(answer.status)
+            .header(CONTENT_TYPE, answer.kind)
+            .body(Full::new(Bytes::from(answer.body)))
+            .expect("the status and the header are valid");
+        async { Ok::<_, Infallible>(response) }
+    });
+    let mut http = http1::Builder::new();
+    http.keep_alive(false);
+    // An error concerns only this client, which sees it too.
+    let _ = http.serve_connection(TokioIo::new(stream), service).await;
+    if is_last.load(Ordering::Relaxed) {
+        control.stop.notify_one();
+    }
 }
 
 /// Returns when the standard input ends or breaks.

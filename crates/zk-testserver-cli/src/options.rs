@@ -7,15 +7,18 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use clap::Parser;
 use zk_testserver::{ServerConfig, ServerVersion};
 
+use crate::command;
 use crate::unit::{duration, positive_duration};
 
-/// A ZooKeeper server for tests.
+/// A ZooKeeper server for tests, which fails on demand.
 ///
-/// Prints a connect string on the first line of its standard output. Ends on
-/// SIGTERM and SIGINT. Do not use it in production: it stores nothing on disk.
+/// Prints a connect string on the first line of its standard output, and
+/// `http HOST:PORT`, the address for commands, on the second one. Ends on SIGTERM
+/// and SIGINT. Do not use it in production: it stores nothing on disk, and who can
+/// reach it can break it.
 #[derive(Debug, Parser)]
 #[command(name = "zk-testserver", version, verbatim_doc_comment)]
-#[command(after_help = "Durations are 500ms, 2s, 5m or 1h.", next_line_help = true)]
+#[command(after_help = after_help(), next_line_help = true)]
 pub(crate) struct Options {
     /// Address to listen on.
     #[arg(long, default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST), value_name = "ADDRESS")]
@@ -23,6 +26,9 @@ pub(crate) struct Options {
     /// Port for clients, and of the first member; 0: a free one.
     #[arg(long, default_value_t = 0)]
     pub(crate) port: u16,
+    /// Port for commands over HTTP; 0: a free one.
+    #[arg(long, default_value_t = 0, value_name = "PORT")]
+    pub(crate) http_port: u16,
     /// End when the standard input ends, as it does with the parent.
     #[arg(long)]
     pub(crate) exit_with_parent: bool,
@@ -44,14 +50,14 @@ pub(crate) struct Options {
     /// Number of servers, each with its own port.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=99))]
     pub(crate) members: u16,
-    /// How long after a commit the followers learn of it.
+    /// How long after a commit followers learn of it.
     #[arg(long, default_value = "0ms", value_name = "DURATION", value_parser = duration)]
     lag: Duration,
     /// Longest request in bytes (jute.maxbuffer).
     #[arg(long, default_value_t = 0xf_ffff, value_name = "BYTES")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=0x7fff_ffff))]
     jute_maxbuffer: u32,
-    /// How many requests and commits are kept.
+    /// How many requests and commits to keep for the pages.
     #[arg(long, default_value_t = 100_000, value_name = "NUMBER")]
     log_capacity: u32,
     /// How often due containers and TTL znodes are deleted.
@@ -63,7 +69,7 @@ pub(crate) struct Options {
     /// Refuse writes beyond a hard quota (zookeeper.enforceQuota).
     #[arg(long)]
     enforce_quota: bool,
-    /// Who passes every check: super:base64(sha1("super:password"))
+    /// Digest of the superuser: super:base64(sha1("super:password")).
     #[arg(long, value_name = "DIGEST", value_parser = digest)]
     super_digest: Option<String>,
 }
@@ -131,6 +137,17 @@ fn digest(text: &str) -> Result<String, String> {
         _ => Err("a digest is super: and the 28 characters of base64(sha1(\"super:password\"))"
             .to_owned()),
     }
+}
+
+fn after_help() -> String {
+    format!(
+        "Durations are 500ms, 2s, 5m or 1h.\n\n\
+         Commands, over HTTP as /command/VERB/PARAMETER?OPTION=VALUE:\n{}\n\
+         The options of cut and delay choose the request:\n  \
+         op=create, path=/prefix, session=0x1, nth=2 (how many of these pass before).\n\
+         With refuse=2s, the server refuses new connections for this long afterwards.",
+        command::list()
+    )
 }
 
 #[cfg(test)]
