@@ -1,8 +1,9 @@
-//! The words that control the server.
+//! The words that control the server, in a script and in a URL.
 //!
 //! A command is a verb, a parameter for some verbs, and options for some. In a URL, they are
 //! `/command/VERB/PARAMETER?NAME=VALUE&…`, which is the form of ZooKeeper's own fault controller
-//! (`org.apache.zookeeper.server.controller`), whose verbs are all here.
+//! (`org.apache.zookeeper.server.controller`), whose verbs are all here. In a script, a line is
+//! `VERB PARAMETER NAME=VALUE…`.
 
 use std::fmt::Write as _;
 use std::time::Duration;

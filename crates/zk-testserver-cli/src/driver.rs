@@ -1,4 +1,4 @@
-//! Runs the program: files, sockets, signals, and the tasks for HTTP.
+//! Runs the program: files, sockets, signals, and the tasks for HTTP and for the script.
 #![expect(clippy::disallowed_methods, reason = "this module is the driver: it owns tasks and time")]
 
 use std::convert::Infallible;
@@ -21,13 +21,15 @@ use hyper_util::rt::TokioIo;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, sleep_until};
 use zk_testserver::{ServerConfig, TestServer};
 
+use crate::command::Command;
 use crate::control::Control;
 use crate::data::Data;
 use crate::options::Options;
 use crate::pages::answer;
+use crate::script::{self, Line};
 
 /// The pause after an accept that failed, for example for lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -43,6 +45,10 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
         Some(file) => Data::parse(&file.display().to_string(), &read(file)?)?,
         None => Data::default(),
     };
+    let script = match &options.script {
+        Some(file) => script::parse(&file.display().to_string(), &read(file)?)?,
+        None => Vec::new(),
+    };
     if !options.host.is_loopback() {
         eprintln!(
             "zk-testserver: warning: who can reach {} can read and change all data, and stop this \
@@ -53,7 +59,7 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
     // One thread suffices for tests, and starts faster than several.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|problem| format!("cannot start: {problem}"))?;
-    let result = runtime.block_on(serve(options, config, &data));
+    let result = runtime.block_on(serve(options, config, &data, script));
     // Dropping the runtime would wait for the pending read from the standard input.
     runtime.shutdown_background();
     result
@@ -63,14 +69,28 @@ fn read(file: &Path) -> Result<String, String> {
     fs::read_to_string(file).map_err(|problem| format!("cannot read {}: {problem}", file.display()))
 }
 
-async fn serve(options: &Options, config: ServerConfig, data: &Data) -> Result<(), String> {
+async fn serve(
+    options: &Options,
+    config: ServerConfig,
+    data: &Data,
+    script: Vec<Line>,
+) -> Result<(), String> {
     // Before the address is printed, so that a parent can end the program as soon as it has read it.
     let mut signals =
         Signals::new().map_err(|problem| format!("cannot await signals: {problem}"))?;
+    let start = Instant::now();
     let server = TestServer::start(config);
     data.load(&server);
     let members = options.members;
     let control = Arc::new(Control { server, members, stop: Notify::new() });
+    let mut later = Vec::new();
+    for line in script {
+        if line.at.is_zero() {
+            execute(&control, &line)?;
+        } else {
+            later.push(line);
+        }
+    }
     let connect_string = listen(options, &control).await?;
     let http = SocketAddr::new(options.host, options.http_port);
     let cannot = |problem| format!("cannot listen on {http} for HTTP: {problem}");
@@ -79,6 +99,7 @@ async fn serve(options: &Options, config: ServerConfig, data: &Data) -> Result<(
     writeln!(io::stdout(), "{connect_string}\nhttp {http}")
         .map_err(|problem| format!("cannot print the addresses: {problem}"))?;
     tokio::spawn(accept(listener, Arc::clone(&control)));
+    tokio::spawn(execute_later(Arc::clone(&control), later, start));
     tokio::select! {
         () = control.stop.notified() => {}
         () = signals.next() => {}
@@ -100,6 +121,26 @@ async fn listen(options: &Options, control: &Control) -> Result<String, String> 
         addresses.push(bound.to_string());
     }
     Ok(addresses.join(","))
+}
+
+/// Executes a line of the script.
+fn execute(control: &Control, line: &Line) -> Result<(), String> {
+    control.execute(&line.command).map_err(|problem| format!("{}: {problem}", line.place))?;
+    if line.command == Command::Shutdown {
+        control.stop.notify_one();
+    }
+    Ok(())
+}
+
+/// Executes lines at their times. A line that fails does not end the program, since a test may have
+/// ended a session before the script does.
+async fn execute_later(control: Arc<Control>, script: Vec<Line>, start: Instant) {
+    for line in script {
+        sleep_until(start + line.at).await;
+        if let Err(problem) = execute(&control, &line) {
+            eprintln!("zk-testserver: {problem}");
+        }
+    }
 }
 
 async fn accept(listener: TcpListener, control: Arc<Control>) {

@@ -1,8 +1,8 @@
 //! A ZooKeeper server for the tests of programs in any language, with faults over HTTP.
 //!
-//! [`options`] reads the command line, and [`data`] a file. [`command`] parses the words of a URL,
-//! and [`control`] executes them. [`pages`] answers requests over HTTP without doing any I/O;
-//! [`driver`] owns sockets, signals and tasks.
+//! [`options`] reads the command line, [`data`] and [`script`] read files. [`command`] parses the
+//! words that a script and a URL have in common, and [`control`] executes them. [`pages`] answers
+//! requests over HTTP without doing any I/O; [`driver`] owns sockets, signals and tasks.
 
 mod command;
 mod control;
@@ -10,6 +10,7 @@ mod data;
 mod driver;
 mod options;
 mod pages;
+mod script;
 mod unit;
 
 use std::process::ExitCode;

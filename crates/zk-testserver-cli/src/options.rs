@@ -32,6 +32,9 @@ pub(crate) struct Options {
     /// End when the standard input ends, as it does with the parent.
     #[arg(long)]
     pub(crate) exit_with_parent: bool,
+    /// File with commands, one per line; `at 500ms` delays one.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) script: Option<PathBuf>,
     /// JSON file with the znodes to create: {"/path": "data", ...}.
     #[arg(long, value_name = "FILE")]
     pub(crate) data: Option<PathBuf>,
@@ -142,7 +145,7 @@ fn digest(text: &str) -> Result<String, String> {
 fn after_help() -> String {
     format!(
         "Durations are 500ms, 2s, 5m or 1h.\n\n\
-         Commands, over HTTP as /command/VERB/PARAMETER?OPTION=VALUE:\n{}\n\
+         Commands, over HTTP as /command/VERB/PARAMETER?OPTION=VALUE, or in a script:\n{}\n\
          The options of cut and delay choose the request:\n  \
          op=create, path=/prefix, session=0x1, nth=2 (how many of these pass before).\n\
          With refuse=2s, the server refuses new connections for this long afterwards.",

@@ -162,6 +162,31 @@ fn a_mistake_gets_a_sentence_that_says_what_is_allowed() {
     assert!(code == 200 && help.contains("cut before|after"), "{help}");
 }
 
+#[tokio::test]
+async fn a_script_runs_at_the_start_and_later() {
+    let folder = tempfile("script");
+    let script = folder.join("script.txt");
+    fs::write(
+        &script,
+        "# The second create is cut.\ncut after op=create2 nth=1\nat 1ms expire 0x77\n",
+    )
+    .unwrap();
+    let mut program = Program::start(&["--script", script.to_str().unwrap()]);
+    let client = connect(&program).await;
+    client.create("/a", "", CreateMode::Persistent).await.unwrap();
+    let lost = client.create("/b", "", CreateMode::Persistent).await;
+    assert_eq!(outcome(lost), Some(Outcome::Unknown));
+    let complaint = program.complaint();
+    assert!(complaint.contains("script.txt:3: 0x77 is no session; "), "{complaint}");
+
+    fs::write(&script, "at 2ms shutdown\nat 1ms expire 0x77\n").unwrap();
+    let mut program = Program::start(&["--script", script.to_str().unwrap()]);
+    assert_eq!(program.exit_code(), Some(0), "the script ends it");
+    let complaint = program.complaint();
+    assert!(complaint.contains("script.txt:2: 0x77"), "it goes on after a line that fails");
+    fs::remove_dir_all(folder).unwrap();
+}
+
 #[test]
 fn what_prevents_the_start_is_named_with_its_place() {
     let folder = tempfile("start");
@@ -170,11 +195,17 @@ fn what_prevents_the_start_is_named_with_its_place() {
         fs::write(&path, text).unwrap();
         path.to_str().unwrap().to_owned()
     };
+    let script = write("script.txt", "ping\nexplode\ncut\n");
+    let early = write("early.txt", "reset\nexpire 0x5\n");
     let data = write("data.json", "{\"/a\": 7}");
     let busy = Program::start(&[]);
     let port = busy.connect_string.rsplit_once(':').unwrap().1;
     for (arguments, code, expected) in [
-        (&["--data", &data][..], 1, "data.json: \"/a\": the data is a string, null, or an object"),
+        (&["--script", &script][..], 1, "script.txt:2: \"explode\" is no command; "),
+        (&["--script", &script], 1, "script.txt:3: cut needs a parameter: before|after"),
+        (&["--script", &early], 1, "early.txt:2: 0x5 is no session; "),
+        (&["--script", "/missing"], 1, "cannot read /missing: No such file"),
+        (&["--data", &data], 1, "data.json: \"/a\": the data is a string, null, or an object"),
         (&["--port", port], 1, "cannot listen on 127.0.0.1:"),
         (&["--http-port", port], 1, "for HTTP: Address already in use"),
         // An address of no machine: the server warns, and then cannot listen.

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStderr, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -10,6 +10,7 @@ use serde_json::Value;
 /// A running program, which ends with this value.
 pub(crate) struct Program {
     child: Child,
+    errors: BufReader<ChildStderr>,
     pub(crate) connect_string: String,
     http: String,
 }
@@ -26,6 +27,7 @@ impl Program {
         let mut child = command(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
             .spawn()
             .expect("the program was built");
         let mut lines = BufReader::new(child.stdout.take().expect("it is a pipe")).lines();
@@ -33,7 +35,8 @@ impl Program {
         let connect_string = line();
         let http = line();
         let http = http.strip_prefix("http ").expect("this is the second line").to_owned();
-        Self { child, connect_string, http }
+        let errors = BufReader::new(child.stderr.take().expect("it is a pipe"));
+        Self { child, errors, connect_string, http }
     }
 
     /// Starts it, and waits for its end.
@@ -96,6 +99,13 @@ impl Program {
     /// Waits for the end.
     pub(crate) fn exit_code(&mut self) -> Option<i32> {
         self.child.wait().expect("it is a child").code()
+    }
+
+    /// Waits for a line on standard error.
+    pub(crate) fn complaint(&mut self) -> String {
+        let mut line = String::new();
+        self.errors.read_line(&mut line).expect("it is UTF-8");
+        line
     }
 }
 
