@@ -1,4 +1,5 @@
 import java.io.OutputStream;
+import java.net.URL;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -42,9 +43,9 @@ import org.apache.zookeeper.data.Stat;
 /**
  * What Curator users do, against a server: one line for each flow.
  *
- * <p>{@code CuratorFlows HOST:PORT CONTROL [FLOW...]} runs them, or those that are named; CONTROL is
- * a pipe into the server, where the line "cut" makes it end all connections, or "-". FLOW_ROUNDS
- * sets how often a contender takes its lock.
+ * <p>{@code CuratorFlows HOST:PORT CONTROL [FLOW...]} runs them, or those that are named; CONTROL ends
+ * all connections: the address of the program zk-testserver for commands, or a pipe into another
+ * server, which reads the line "cut", or "-". FLOW_ROUNDS sets how often a contender takes its lock.
  */
 public final class CuratorFlows {
     private static final String ROOT = "/curator";
@@ -474,8 +475,12 @@ public final class CuratorFlows {
         cache.start();
         client.getConnectionStateListenable().addListener(
                 (it, state) -> states.add(state.toString()));
-        try (OutputStream pipe = Files.newOutputStream(Path.of(control))) {
-            pipe.write(bytes("cut\n"));
+        if (control.startsWith("http://")) {
+            new URL(control + "/command/closeconnection").openStream().close();
+        } else {
+            try (OutputStream pipe = Files.newOutputStream(Path.of(control))) {
+                pipe.write(bytes("cut\n"));
+            }
         }
         same(next(states), ConnectionState.SUSPENDED.toString());
         same(next(states), ConnectionState.RECONNECTED.toString());

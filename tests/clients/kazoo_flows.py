@@ -1,7 +1,8 @@
 """What kazoo users do, against a server: one line for each flow.
 
-Arguments: HOST:PORT, and the path of a pipe into the server, where the line `cut` makes it end
-all connections; `-` if there is none. Then the names of the flows, if not all are wanted.
+Arguments: HOST:PORT, and how to end all connections: the address of the program zk-testserver for
+commands, `http://HOST:PORT`, or the path of a pipe into another server, which reads the line `cut`;
+`-` if there is neither. Then the names of the flows, if not all are wanted.
 FLOW_ROUNDS sets how often a contender takes its lock.
 """
 
@@ -10,6 +11,7 @@ import signal
 import sys
 import threading
 import traceback
+from urllib.request import urlopen
 
 from kazoo.client import KazooClient, KazooState
 from kazoo.exceptions import (
@@ -451,6 +453,10 @@ def main():
     if control != "-":
 
         def cut():
+            if control.startswith("http://"):
+                with urlopen(control + "/command/closeconnection") as answer:
+                    assert answer.status == 200
+                return
             with open(control, "w", encoding="ascii") as pipe:
                 pipe.write("cut\n")
 

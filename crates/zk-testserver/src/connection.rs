@@ -36,6 +36,8 @@ pub(crate) enum Fate {
     Deliver,
     /// Only this many bytes of it are sent; then the connection is closed.
     CutAt(usize),
+    /// It is not sent, and the connection stays open.
+    Withhold,
 }
 
 #[derive(Debug)]
@@ -54,6 +56,8 @@ pub(crate) struct Connection {
     stalled_until: Duration,
     /// Input is not processed before this time; zero if the connection is not paused.
     paused_until: Duration,
+    /// The first request of the input has waited, as the server makes all requests wait.
+    pub(crate) has_waited: bool,
     /// Set once the server of this connection has lost its leader.
     pub(crate) cut_off: Option<Isolation>,
     /// Number of bytes in `output`.
@@ -92,6 +96,7 @@ impl Connection {
             output: VecDeque::new(),
             stalled_until: Duration::ZERO,
             paused_until: Duration::ZERO,
+            has_waited: false,
             cut_off: None,
             unsent: 0,
             is_blocked: false,

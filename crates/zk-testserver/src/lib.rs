@@ -75,6 +75,7 @@
 
 mod acl;
 mod commit;
+mod conduct;
 mod config;
 mod connection;
 mod connections;

@@ -70,10 +70,10 @@ impl Replica {
         self.backlog.push_back(entry);
     }
 
-    /// Records that everything that was committed has arrived.
-    pub(crate) fn receive_all(&mut self, now: Duration) {
+    /// Makes everything that was committed arrive at this time at the latest.
+    pub(crate) fn receive_by(&mut self, time: Duration) {
         for entry in &mut self.backlog {
-            entry.arrives = Some(entry.arrives.map_or(now, |at| at.min(now)));
+            entry.arrives = Some(entry.arrives.map_or(time, |at| at.min(time)));
         }
     }
 

@@ -16,6 +16,7 @@
 
 mod admin;
 mod body;
+mod conduct;
 #[cfg(test)]
 mod costs;
 mod follower;
@@ -37,6 +38,7 @@ use jute_codec::{OpCode, SessionId, Zxid};
 
 use crate::acl::Identities;
 use crate::commit::{Proposal, Write};
+use crate::conduct::Conduct;
 use crate::config::ServerConfig;
 use crate::connection::{Connection, Phase, Transmit};
 use crate::connections::Connections;
@@ -72,6 +74,11 @@ pub struct Server {
     islands: BTreeMap<usize, Island>,
     sessions: Sessions,
     faults: Faults,
+    conduct: Conduct,
+    /// The lag at the start; tests change that in `config`.
+    configured_lag: Duration,
+    /// When the ensemble has a leader again.
+    elected_at: Option<Duration>,
     journal: Journal,
     /// A proposal whose commit a fault delays.
     held: Option<Held>,
@@ -104,6 +111,9 @@ impl Server {
             islands: BTreeMap::new(),
             sessions: Sessions::new(config.first_session_id, config.tick),
             faults: Faults::default(),
+            conduct: Conduct::default(),
+            configured_lag: config.lag,
+            elected_at: None,
             journal: Journal::new(config.log_capacity),
             held: None,
             connections: Connections::default(),
@@ -235,6 +245,7 @@ impl Server {
             self.release(None, now);
         }
         self.apply_due(now);
+        self.end_due_election(now);
         if self.has_leader() {
             while let Some((_, session)) =
                 self.sessions.next_expiry().filter(|(due, _)| *due <= now)
@@ -266,6 +277,7 @@ impl Server {
         let reap = self.leader.tree.reapable().next().map(|_| self.next_reap);
         let by_leader = expiry.into_iter().chain(reap).filter(|_| self.has_leader()).min();
         let others = held.into_iter().chain(self.next_lag()).chain(self.next_on_islands());
+        let others = others.chain(self.elected_at);
         self.connections.next().into_iter().chain(by_leader).chain(others).min()
     }
 

@@ -85,6 +85,55 @@ impl TestServer {
         self.with(|server, _| server.read_only_sessions(self.member))
     }
 
+    /// Closes the connections of a session, including frozen ones. The session continues.
+    pub fn disconnect(&self, session: SessionId) {
+        self.with(|server, now| server.disconnect(session, now));
+    }
+
+    /// Makes each request wait for this long before the server processes it. The requests of a
+    /// connection wait one after the other, pings included. Zero ends it.
+    pub fn delay_requests(&self, delay: Duration) {
+        self.with(|server, _| server.delay_requests(delay));
+    }
+
+    /// Makes the server reply to this many requests with `API_ERROR` without processing them; to
+    /// all of them until [`reset`](Self::reset) if there is no number. A number leaves out pings.
+    pub fn fail_requests(&self, number: Option<usize>) {
+        self.with(|server, _| server.fail_requests(number));
+    }
+
+    /// Makes the server process this many requests without replying; all of them until
+    /// [`reset`](Self::reset) if there is no number. A number leaves out pings. The connections
+    /// stay open, and watch events still arrive.
+    pub fn withhold_replies(&self, number: Option<usize>) {
+        self.with(|server, _| server.withhold_replies(number));
+    }
+
+    /// Sets how long after the leader's commit the other members learn of a write, instead of
+    /// [`ServerConfig::lag`](crate::ServerConfig::lag). They learn of what has already been
+    /// committed within this time too.
+    pub fn set_lag(&self, lag: Duration) {
+        self.with(|server, now| server.set_lag(lag, now));
+    }
+
+    /// Leaves the ensemble without a leader for this long, as during an election. All connections
+    /// are closed. Meanwhile, only clients that accept a read-only server can connect, and no
+    /// session expires. After that, all members are connected, also those that were partitioned
+    /// before, and the sessions continue with their full timeouts, which a new leader restarts.
+    ///
+    /// The leader is the same as before, and its zxids continue in the same epoch.
+    pub fn elect(&self, duration: Duration) {
+        self.with(|server, now| server.elect(duration, now));
+    }
+
+    /// Ends everything that a test has made the server do wrong, except for pauses: disarms all
+    /// faults, accepts connections and requests again, ends elections and partitions, and restores
+    /// the configured lag.
+    pub fn reset(&self) {
+        self.with(Server::reset);
+        self.shared.reception.notify_waiters();
+    }
+
     /// Closes the connections to this member. The sessions continue.
     pub fn disconnect_member(&self) {
         self.with(|server, now| server.disconnect_member(self.member, now));

@@ -97,7 +97,7 @@ impl Server {
     /// Makes a member receive everything that has been committed, because its leader has answered it:
     /// the answer follows the commits on their connection. What is received is applied in its time.
     pub(super) fn hear_from_leader(&mut self, member: usize, now: Duration) {
-        self.member_mut(member).receive_all(now);
+        self.member_mut(member).receive_by(now);
         self.apply_due(now);
     }
 

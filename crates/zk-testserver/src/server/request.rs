@@ -30,6 +30,9 @@ impl Server {
             return self.handle_as_follower(id, session, payload, now);
         }
         let frame = payload.clone();
+        if self.delays(id, &frame, now) {
+            return;
+        }
         let mut reader = Reader::new(payload);
         let Ok(header) = RequestHeader::decode(&mut reader) else { return self.close(id) };
         let body = decode(header.op, &mut reader, &self.config);
@@ -39,6 +42,9 @@ impl Server {
         let mut action = self.begin_fault(fault, now);
         if action.is_none() && self.throttles(&body, now) {
             action = Some(Action::Error(ErrorCode::THROTTLED_OP));
+        }
+        if action.is_none() && self.fails(header.op) {
+            action = Some(Action::Error(ErrorCode::API_ERROR));
         }
         let mut zxid = None;
         let outcome = match action {
@@ -87,12 +93,14 @@ impl Server {
             Some(Action::Delay(_) | Action::CutAfter | Action::LateCommit(_))
             | Some(Action::CutAtReplyByte(_) | Action::SwapSession)
             | None => {
-                let cut_at = self.decide_fate(id, action, now);
+                let is_plain = action.is_none();
+                let is_cut = self.decide_fate(id, action, now);
+                let is_unanswered = is_cut || is_plain && self.withholds(id, header.op);
                 match self.process(id, session, header, body, now) {
                     None => Outcome::Dropped,
                     Some(processed) => {
                         zxid = processed.zxid;
-                        match cut_at {
+                        match is_unanswered {
                             true => Outcome::AppliedUnanswered(processed.error),
                             false => Outcome::Applied(processed.error),
                         }
@@ -155,7 +163,8 @@ impl Server {
 
     /// Closes a connection that a fault cuts at its reply, even if there was no reply.
     fn apply_fate(&mut self, id: u64) {
-        if self.connections.get(id).is_some_and(|connection| connection.fate != Fate::Deliver) {
+        let is_cut = |c: &Connection| matches!(c.fate, Fate::CutAt(_));
+        if self.connections.get(id).is_some_and(is_cut) {
             self.close(id);
         }
     }
@@ -302,6 +311,7 @@ impl Server {
         let Some(bytes) = bytes else { return self.close(id) };
         match connection.fate {
             Fate::Deliver => connection.send(&bytes),
+            Fate::Withhold => {}
             Fate::CutAt(length) => {
                 connection.send(&head(bytes, length));
                 self.close(id);

@@ -4,6 +4,7 @@
 mod backlog;
 mod client;
 mod closing;
+mod conduct;
 mod errors;
 mod faults;
 mod followers;

@@ -1,0 +1,296 @@
+//! The words that control the server, in a script and in a URL.
+//!
+//! A command is a verb, a parameter for some verbs, and options for some. In a URL, they are
+//! `/command/VERB/PARAMETER?NAME=VALUE&…`, which is the form of ZooKeeper's own fault controller
+//! (`org.apache.zookeeper.server.controller`), whose verbs are all here. In a script, a line is
+//! `VERB PARAMETER NAME=VALUE…`.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use jute_codec::SessionId;
+use zk_testserver::{Action, At, Fault, Filter};
+
+use crate::unit;
+
+/// What to do.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Command {
+    Ping,
+    Shutdown,
+    /// Closes the connection of a session, or all connections.
+    CloseConnection(Option<SessionId>),
+    /// Expires a session, or all sessions.
+    Expire(Option<SessionId>),
+    RejectConnections,
+    AddDelay(Duration),
+    /// The number of requests; all of them if there is none.
+    FailRequests(Option<usize>),
+    NoResponse(Option<usize>),
+    Reset,
+    Elect(Duration),
+    Inject(Fault),
+    Refuse(Duration),
+    Throttle(Duration),
+    Lag(Duration),
+    Reap,
+}
+
+impl Command {
+    /// Parses the parts of a command.
+    ///
+    /// # Errors
+    ///
+    /// Returns a sentence that says what is wrong and what is allowed.
+    pub(crate) fn parse(
+        verb: &str,
+        parameter: Option<&str>,
+        options: &[(String, String)],
+    ) -> Result<Self, String> {
+        let name = verb.to_lowercase();
+        let Some(known) = VERBS.iter().find(|known| known.name == name) else {
+            let names: Vec<&str> = VERBS.iter().map(|known| known.name).collect();
+            return Err(format!("{verb:?} is no command; the commands are {}", names.join(", ")));
+        };
+        match parameter {
+            Some(parameter) if known.parameter.is_empty() => {
+                return Err(format!("{name} has no parameter, so {parameter:?} is not allowed"));
+            }
+            None if !known.parameter.is_empty() && !known.parameter.starts_with('[') => {
+                return Err(format!("{name} needs a parameter: {}", known.parameter));
+            }
+            Some(_) | None => {}
+        }
+        if let (Some((option, _)), false) = (options.first(), known.has_options) {
+            return Err(format!("{name} has no options, so {option:?} is not allowed"));
+        }
+        let given = parameter.unwrap_or_default();
+        let duration = || unit::duration(given).map_err(|problem| format!("{name}: {problem}"));
+        let number = || parameter.map(|text| count(&name, text)).transpose();
+        let session = || parameter.map(|text| session_id(&name, text)).transpose();
+        Ok(match known.name {
+            "adddelay" => Self::AddDelay(match parameter {
+                None => DELAY,
+                Some(text) if text.bytes().all(|byte| byte.is_ascii_digit()) => {
+                    unit::duration(&format!("{text}ms"))
+                        .map_err(|problem| format!("{name}: {problem}"))?
+                }
+                Some(_) => duration()?,
+            }),
+            "closeconnection" => Self::CloseConnection(session()?),
+            "cut" => {
+                let action = match given {
+                    "before" => Action::CutBefore,
+                    "after" => Action::CutAfter,
+                    _ => {
+                        return Err(format!(
+                            "cut has the parameter before or after, not {given:?}"
+                        ));
+                    }
+                };
+                Self::Inject(fault(&name, action, options)?)
+            }
+            "delay" => Self::Inject(fault(&name, Action::Delay(duration()?), options)?),
+            "elect" => Self::Elect(duration()?),
+            "electnewleader" => Self::Elect(ELECTION),
+            "expire" | "expiresession" => Self::Expire(session()?),
+            "failrequests" => Self::FailRequests(number()?),
+            "lag" => Self::Lag(duration()?),
+            "noresponse" => Self::NoResponse(number()?),
+            "ping" => Self::Ping,
+            "reap" => Self::Reap,
+            "refuse" => Self::Refuse(duration()?),
+            "rejectconnections" => Self::RejectConnections,
+            "reset" => Self::Reset,
+            "shutdown" => Self::Shutdown,
+            "throttle" => Self::Throttle(duration()?),
+            other => unreachable!("{other} is in the table"),
+        })
+    }
+}
+
+/// Returns the list of commands, one per line.
+pub(crate) fn list() -> String {
+    let mut list = String::new();
+    for verb in VERBS {
+        let options = if verb.has_options { " [OPTION=VALUE]..." } else { "" };
+        let call = format!("{} {}{options}", verb.name, verb.parameter);
+        // Writing to a string cannot fail.
+        let _ = writeln!(list, "  {:<34} {}", call.trim_end(), verb.meaning);
+    }
+    list
+}
+
+/// Parses the options that say at which request a fault fires.
+fn fault(verb: &str, action: Action, options: &[(String, String)]) -> Result<Fault, String> {
+    let mut filter = Filter::default();
+    let (mut nth, mut refuse) = (0, None);
+    for (position, (name, value)) in options.iter().enumerate() {
+        if options.iter().take(position).any(|(earlier, _)| earlier == name) {
+            return Err(format!("{verb} has the option {name:?} twice"));
+        }
+        let explain = |problem| format!("{verb}, option {name}: {problem}");
+        match name.as_str() {
+            "op" => filter.op = Some(unit::op(value).map_err(explain)?),
+            "path" if value.starts_with('/') => filter.path_prefix = Some(value.clone()),
+            "path" => return Err(explain(format!("{value:?} does not begin with /"))),
+            "session" => filter.session = Some(session_id(verb, value)?),
+            "nth" => nth = count(verb, value)?,
+            "refuse" => refuse = Some(unit::duration(value).map_err(explain)?),
+            _ => return Err(format!("{verb} has no option {name:?}; its options are {OPTIONS}")),
+        }
+    }
+    Ok(Fault { refuse_for: refuse, ..Fault::new(At::Request { nth, filter }, action) })
+}
+
+fn count(verb: &str, text: &str) -> Result<usize, String> {
+    text.parse().map_err(|_| format!("{verb}: {text:?} is no number of requests"))
+}
+
+/// Parses the id of a session: hexadecimal with `0x`, as logs print it, or decimal, as clients do.
+fn session_id(verb: &str, text: &str) -> Result<SessionId, String> {
+    let id = match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).ok().map(u64::cast_signed),
+        None => text.parse().ok(),
+    };
+    let hint = "write it as a decimal number, or as a hexadecimal one with 0x";
+    id.map(SessionId).ok_or_else(|| format!("{verb}: {text:?} is no id of a session; {hint}"))
+}
+
+/// A verb, and what it does, for people.
+struct Verb {
+    name: &'static str,
+    /// The parameter as it is shown, in brackets if it may be missing. Empty if there is none.
+    parameter: &'static str,
+    has_options: bool,
+    meaning: &'static str,
+}
+
+const fn verb(name: &'static str, parameter: &'static str, meaning: &'static str) -> Verb {
+    Verb { name, parameter, has_options: false, meaning }
+}
+
+/// How long ZooKeeper's controller delays requests if nothing else is said.
+const DELAY: Duration = Duration::from_secs(1);
+
+/// How long an election takes if nothing else is said: about as long as among three real servers.
+const ELECTION: Duration = Duration::from_millis(500);
+
+const OPTIONS: &str = "op, path, session, nth and refuse";
+
+const VERBS: [Verb; 18] = [
+    verb("ping", "", "do nothing, successfully"),
+    verb("shutdown", "", "end the program"),
+    verb("closeconnection", "[SESSION]", "close the connection of a session, or all"),
+    verb("expiresession", "[SESSION]", "expire a session, or all"),
+    verb("rejectconnections", "", "refuse new connections until reset"),
+    verb("adddelay", "[MILLISECONDS]", "delay each request, by default for 1000"),
+    verb("failrequests", "[NUMBER]", "fail this many requests, or all: APIERROR"),
+    verb("noresponse", "[NUMBER]", "execute this many, or all, without a reply"),
+    verb("reset", "", "end all of this, and disarm all faults"),
+    verb("electnewleader", "", "the same as elect 500ms"),
+    Verb { has_options: true, ..verb("cut", "before|after", "end the connection at a request") },
+    Verb { has_options: true, ..verb("delay", "DURATION", "reply to a request later") },
+    verb("refuse", "DURATION", "refuse new connections for this long"),
+    verb("throttle", "DURATION", "refuse requests for this long: THROTTLEDOP"),
+    verb("lag", "DURATION", "let followers learn of writes this late"),
+    verb("elect", "DURATION", "do not serve for this long: an election"),
+    verb("expire", "[SESSION]", "the same as expiresession"),
+    verb("reap", "", "delete due containers and TTL znodes"),
+];
+
+#[cfg(test)]
+mod tests {
+    use zk_testserver::OpCode;
+
+    use super::*;
+
+    fn parse(verb: &str, parameter: &str, options: &[(&str, &str)]) -> Result<Command, String> {
+        let options: Vec<(String, String)> =
+            options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        Command::parse(verb, (!parameter.is_empty()).then_some(parameter), &options)
+    }
+
+    #[test]
+    fn verbs_of_the_controller_are_read_in_both_cases() {
+        let second = Duration::from_secs(1);
+        for (verb, parameter, expected) in [
+            ("PING", "", Command::Ping),
+            ("shutdown", "", Command::Shutdown),
+            ("CLOSECONNECTION", "1234", Command::CloseConnection(Some(SessionId(1234)))),
+            ("closeconnection", "", Command::CloseConnection(None)),
+            ("EXPIRESESSION", "0xffffffffffffffff", Command::Expire(Some(SessionId(-1)))),
+            ("REJECTCONNECTIONS", "", Command::RejectConnections),
+            ("ADDDELAY", "", Command::AddDelay(second)),
+            ("ADDDELAY", "1000", Command::AddDelay(second)),
+            ("adddelay", "1s", Command::AddDelay(second)),
+            ("FAILREQUESTS", "", Command::FailRequests(None)),
+            ("failrequests", "3", Command::FailRequests(Some(3))),
+            ("NORESPONSE", "3", Command::NoResponse(Some(3))),
+            ("RESET", "", Command::Reset),
+            ("ELECTNEWLEADER", "", Command::Elect(ELECTION)),
+        ] {
+            assert_eq!(parse(verb, parameter, &[]), Ok(expected), "{verb}");
+        }
+    }
+
+    #[test]
+    fn a_fault_fires_at_the_request_that_the_options_describe() {
+        let options = [
+            ("op", "createContainer"),
+            ("path", "/locks"),
+            ("session", "0x10"),
+            ("nth", "2"),
+            ("refuse", "300ms"),
+        ];
+        let filter = Filter {
+            session: Some(SessionId(16)),
+            op: Some(OpCode::CREATE_CONTAINER),
+            path_prefix: Some("/locks".to_owned()),
+        };
+        let fault = Fault::new(At::Request { nth: 2, filter }, Action::CutAfter);
+        let fault = fault.refuse_for(Duration::from_millis(300));
+        assert_eq!(parse("cut", "after", &options), Ok(Command::Inject(fault)));
+        let delay = Fault::new(At::request(0), Action::Delay(Duration::from_secs(2)));
+        assert_eq!(parse("delay", "2s", &[]), Ok(Command::Inject(delay)));
+    }
+
+    #[test]
+    fn a_message_says_what_is_wrong_and_what_is_allowed() {
+        for (verb, parameter, options, expected) in [
+            ("pong", "", &[][..], "\"pong\" is no command; the commands are ping, shutdown, "),
+            ("", "", &[], "\"\" is no command"),
+            ("reset", "1", &[], "reset has no parameter, so \"1\" is not allowed"),
+            ("cut", "", &[], "cut needs a parameter: before|after"),
+            ("cut", "now", &[], "cut has the parameter before or after, not \"now\""),
+            ("refuse", "5", &[], "refuse: \"5\" is no duration such as 500ms, 2s, 5m or 1h"),
+            ("refuse", "5s", &[("op", "sync")], "refuse has no options, so \"op\" is not allowed"),
+            ("failrequests", "-1", &[], "failrequests: \"-1\" is no number of requests"),
+            ("expire", "0xg", &[], "expire: \"0xg\" is no id of a session; write it as a decimal"),
+            ("adddelay", "-5", &[], "adddelay: \"-5\" is no duration"),
+            ("cut", "after", &[("oops", "1")], "cut has no option \"oops\"; its options are op, "),
+            ("cut", "after", &[("op", "mkdir")], "cut, option op: \"mkdir\" is no request; the r"),
+            ("cut", "after", &[("path", "a")], "cut, option path: \"a\" does not begin with /"),
+            ("cut", "after", &[("nth", "x")], "cut: \"x\" is no number of requests"),
+            ("cut", "after", &[("nth", "1"), ("nth", "2")], "cut has the option \"nth\" twice"),
+        ] {
+            let problem = parse(verb, parameter, options).expect_err(expected);
+            assert!(problem.starts_with(expected), "{problem}");
+        }
+    }
+
+    #[test]
+    fn each_verb_of_the_list_can_be_parsed() {
+        for verb in VERBS {
+            let parameter = match verb.parameter {
+                "" => "",
+                "before|after" => "before",
+                "DURATION" => "1s",
+                _ => "7",
+            };
+            assert!(parse(verb.name, parameter, &[]).is_ok(), "{}", verb.name);
+            assert!(list().contains(verb.meaning));
+        }
+        assert!(list().lines().all(|line| line.len() <= 80), "{}", list());
+    }
+}

@@ -1,0 +1,181 @@
+//! Answers requests over HTTP: commands, and what tests observe.
+
+use std::fmt::Write as _;
+
+use jute_codec::{ErrorCode, SessionId};
+use serde_json::{Value, json};
+use zk_testserver::{Action, At, CommitRecord, Fault, Outcome, RequestRecord};
+
+use crate::command::{self, Command};
+use crate::control::Control;
+use crate::unit;
+
+/// An answer over HTTP.
+#[derive(Debug, Eq, PartialEq)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    /// The media type of the body.
+    pub(crate) kind: &'static str,
+    pub(crate) body: String,
+    /// Whether the program ends when the answer has been sent.
+    pub(crate) is_last: bool,
+}
+
+impl Answer {
+    fn text(status: u16, mut body: String) -> Self {
+        body.push('\n');
+        Self { status, kind: "text/plain; charset=utf-8", body, is_last: false }
+    }
+
+    fn json(value: &Value) -> Self {
+        Self { kind: "application/json", ..Self::text(200, value.to_string()) }
+    }
+}
+
+/// Answers a request. Every mistake is answered with a sentence that says what is allowed.
+pub(crate) fn answer(control: &Control, method: &str, path: &str, query: Option<&str>) -> Answer {
+    if let Some(words) = path.strip_prefix("/command/") {
+        if !matches!(method, "GET" | "POST" | "PUT") {
+            return Answer::text(405, format!("a command needs GET, POST or PUT, not {method}"));
+        }
+        let command = match parse(words, query) {
+            Ok(command) => command,
+            Err(problem) => return Answer::text(400, problem),
+        };
+        return match control.execute(&command) {
+            // ZooKeeper's controller repeats the command.
+            Ok(()) => Answer {
+                is_last: command == Command::Shutdown,
+                ..Answer::text(200, format!("command/{words}"))
+            },
+            Err(problem) => Answer::text(400, problem),
+        };
+    }
+    let server = &control.server;
+    let page = || match path {
+        "/" => Answer::text(200, format!("{PAGES}\n\nCommands:\n{}", command::list())),
+        "/commits" => Answer::json(&server.commits().iter().map(commit).collect()),
+        "/faults" => Answer::json(&server.pending_faults().iter().map(describe).collect()),
+        "/requests" => Answer::json(&server.requests().iter().map(request).collect()),
+        "/sessions" => Answer::json(&control.sessions().iter().map(SessionId::to_string).collect()),
+        _ => Answer::text(404, format!("there is no page {path}; {PAGES}")),
+    };
+    match method {
+        "GET" | "HEAD" => page(),
+        _ => Answer::text(405, format!("a page needs GET, not {method}")),
+    }
+}
+
+const PAGES: &str = "the pages are /requests, /commits, /sessions, /faults and \
+                     /command/VERB/PARAMETER?OPTION=VALUE";
+
+fn parse(words: &str, query: Option<&str>) -> Result<Command, String> {
+    let (verb, parameter) = match words.split_once('/') {
+        Some((verb, parameter)) => (verb, Some(decoded(parameter)?)),
+        None => (words, None),
+    };
+    let mut options = Vec::new();
+    for option in query.unwrap_or_default().split('&').filter(|option| !option.is_empty()) {
+        let (name, value) = option
+            .split_once('=')
+            .ok_or_else(|| format!("{option:?} is no option: write NAME=VALUE"))?;
+        options.push((decoded(name)?, decoded(&value.replace('+', " "))?));
+    }
+    Command::parse(&decoded(verb)?, parameter.as_deref(), &options)
+}
+
+/// Decodes `%2F` and the like.
+fn decoded(text: &str) -> Result<String, String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut parts = text.split('%');
+    bytes.extend_from_slice(parts.next().unwrap_or_default().as_bytes());
+    for part in parts {
+        let byte = part.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        let byte = byte.ok_or_else(|| format!("{text:?} has a % without two digits behind it"))?;
+        bytes.push(byte);
+        bytes.extend_from_slice(part.get(2..).unwrap_or_default().as_bytes());
+    }
+    String::from_utf8(bytes).map_err(|_| format!("{text:?} is not UTF-8"))
+}
+
+fn request(record: &RequestRecord) -> Value {
+    let (outcome, error) = match record.outcome {
+        Outcome::Applied(error) => ("applied", Some(error)),
+        Outcome::AppliedUnanswered(error) => ("unanswered", Some(error)),
+        Outcome::Dropped => ("dropped", None),
+        Outcome::Held => ("held", None),
+        Outcome::Refused(error) => ("refused", Some(error)),
+        // The enum may grow.
+        _ => ("other", None),
+    };
+    json!({
+        "session": record.session.to_string(),
+        "connection": record.connection,
+        "xid": record.xid,
+        "op": unit::op_name(record.op),
+        "path": record.path,
+        "outcome": outcome,
+        "error": error.map(error_name),
+        "zxid": record.zxid.map(|zxid| zxid.to_string()),
+        "at_ms": record.at.as_secs_f64() * 1_000.0,
+    })
+}
+
+fn commit(record: &CommitRecord) -> Value {
+    json!({
+        "zxid": record.zxid.to_string(),
+        "session": record.session.to_string(),
+        "op": unit::op_name(record.op),
+        "path": record.path,
+        "error": error_name(record.error),
+    })
+}
+
+fn error_name(error: ErrorCode) -> String {
+    error.name().map_or_else(|| error.0.to_string(), str::to_owned)
+}
+
+/// Describes a fault with the words that injected it.
+#[expect(clippy::wildcard_enum_match_arm, reason = "commands inject three of the actions")]
+fn describe(fault: &Fault) -> String {
+    let mut words = match fault.action {
+        Action::CutBefore => "cut before".to_owned(),
+        Action::CutAfter => "cut after".to_owned(),
+        Action::Delay(duration) => format!("delay {}ms", duration.as_millis()),
+        _ => unreachable!("no command injects {fault:?}"),
+    };
+    // Writing to a string cannot fail.
+    let mut add = |name: &str, value: Option<String>| {
+        let _ = value.map(|value| write!(words, " {name}={value}"));
+    };
+    if let At::Request { nth, filter } = &fault.at {
+        add("op", filter.op.map(unit::op_name));
+        add("path", filter.path_prefix.clone());
+        add("session", filter.session.map(|session| session.to_string()));
+        add("nth", (*nth > 0).then(|| nth.to_string()));
+    }
+    add("refuse", fault.refuse_for.map(|duration| format!("{}ms", duration.as_millis())));
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_words_of_a_url_are_decoded() {
+        let parsed = parse("cut/after", Some("path=%2Fa%20b+c&op=create&nth=1&refuse=2s&"));
+        let Ok(Command::Inject(fault)) = parsed else { panic!("{parsed:?}") };
+        assert_eq!(describe(&fault), "cut after op=create path=/a b c nth=1 refuse=2000ms");
+        assert_eq!(parse("adddelay/%31s", None), parse("adddelay/1s", None));
+        for (words, query, expected) in [
+            ("cut/after", "path", "\"path\" is no option: write NAME=VALUE"),
+            ("cut/after", "path=%2", "\"%2\" has a % without two digits behind it"),
+            ("cut/after", "path=%zz", "\"%zz\" has a % without two digits behind it"),
+            ("cut/after", "path=%ff", "\"%ff\" is not UTF-8"),
+            ("cut/%é", "", "\"%é\" has a % without two digits behind it"),
+        ] {
+            assert_eq!(parse(words, Some(query)), Err(expected.to_owned()));
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Durations and the names of requests, as people write them.
+
+use std::time::Duration;
+
+use zk_testserver::OpCode;
+
+/// The longest duration, so that multiples of it can be computed.
+const DURATION_MAX: Duration = Duration::from_secs(1_000 * 24 * 60 * 60);
+
+/// The requests that clients send, by the names of ZooKeeper's documentation.
+const OPS: [(&str, OpCode); 27] = [
+    ("addWatch", OpCode::ADD_WATCH),
+    ("auth", OpCode::AUTH),
+    ("check", OpCode::CHECK),
+    ("checkWatches", OpCode::CHECK_WATCHES),
+    ("closeSession", OpCode::CLOSE_SESSION),
+    ("create", OpCode::CREATE),
+    ("create2", OpCode::CREATE2),
+    ("createContainer", OpCode::CREATE_CONTAINER),
+    ("createTTL", OpCode::CREATE_TTL),
+    ("delete", OpCode::DELETE),
+    ("exists", OpCode::EXISTS),
+    ("getACL", OpCode::GET_ACL),
+    ("getAllChildrenNumber", OpCode::GET_ALL_CHILDREN_NUMBER),
+    ("getChildren", OpCode::GET_CHILDREN),
+    ("getChildren2", OpCode::GET_CHILDREN2),
+    ("getData", OpCode::GET_DATA),
+    ("getEphemerals", OpCode::GET_EPHEMERALS),
+    ("multi", OpCode::MULTI),
+    ("multiRead", OpCode::MULTI_READ),
+    ("ping", OpCode::PING),
+    ("reconfig", OpCode::RECONFIG),
+    ("removeWatches", OpCode::REMOVE_WATCHES),
+    ("setACL", OpCode::SET_ACL),
+    ("setData", OpCode::SET_DATA),
+    ("setWatches", OpCode::SET_WATCHES),
+    ("setWatches2", OpCode::SET_WATCHES2),
+    ("sync", OpCode::SYNC),
+];
+
+/// Parses a duration with its unit.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let millis = match unit {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        _ => return Err(format!("{text:?} is no duration such as 500ms, 2s, 5m or 1h")),
+    };
+    let millis = number.parse().ok().and_then(|number: u64| number.checked_mul(millis));
+    let duration = millis.map(Duration::from_millis).filter(|all| *all <= DURATION_MAX);
+    duration.ok_or_else(|| format!("{text:?} is no duration between 0ms and 24000h"))
+}
+
+/// Does the same, but refuses zero.
+pub(crate) fn positive_duration(text: &str) -> Result<Duration, String> {
+    let duration = duration(text)?;
+    if duration.is_zero() {
+        return Err("the shortest duration here is 1ms".to_owned());
+    }
+    Ok(duration)
+}
+
+/// Parses the name of a request.
+pub(crate) fn op(text: &str) -> Result<OpCode, String> {
+    let found = OPS.iter().find(|(name, _)| name.eq_ignore_ascii_case(text));
+    found.map(|(_, op)| *op).ok_or_else(|| {
+        let names: Vec<&str> = OPS.iter().map(|(name, _)| *name).collect();
+        format!("{text:?} is no request; the requests are {}", names.join(", "))
+    })
+}
+
+/// Returns the name of a request, or its number if there is no name.
+pub(crate) fn op_name(op: OpCode) -> String {
+    let found = OPS.iter().find(|(_, known)| *known == op);
+    match found {
+        Some((name, _)) => (*name).to_owned(),
+        None => op.name().map_or_else(|| op.0.to_string(), str::to_owned),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_units_and_limits() {
+        for (text, millis) in [("0ms", 0), ("500ms", 500), ("2s", 2_000), ("1h", 3_600_000)] {
+            assert_eq!(duration(text), Ok(Duration::from_millis(millis)), "{text}");
+        }
+        for text in ["", "5", "ms", "-1s", "1.5s", "1 s", "1d", "24001h", "99999999999999999999s"] {
+            let problem = duration(text).expect_err(text);
+            assert!(problem.contains(&format!("{text:?}")), "{problem}");
+        }
+        assert!(positive_duration("0s").is_err());
+    }
+
+    #[test]
+    fn names_of_requests_are_found_again() {
+        for (name, code) in OPS {
+            assert_eq!(op(&name.to_uppercase()), Ok(code));
+            assert_eq!(op_name(code), name);
+        }
+        assert!(op("createe").expect_err("no such request").contains("createContainer"));
+        assert_eq!(op_name(OpCode(4711)), "4711");
+    }
+}
