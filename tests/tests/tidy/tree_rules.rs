@@ -63,6 +63,29 @@ pub(crate) const TREE_RULES: &[TreeRule] = &[
         ],
     },
     TreeRule {
+        name: "published crates contain their licences",
+        check: published_crates_contain_their_licences,
+        bad: &[
+            &[("LICENSE-MIT", "may"), ("LICENSE-APACHE", "if"), ("crates/a/Cargo.toml", "")],
+            &[
+                ("LICENSE-MIT", "may"),
+                ("LICENSE-APACHE", "if"),
+                ("crates/a/Cargo.toml", ""),
+                ("crates/a/LICENSE-MIT", "../../LICENSE-MIT"),
+                ("crates/a/LICENSE-APACHE", "if"),
+            ],
+            &[("crates/a/Cargo.toml", "publish = false")],
+        ],
+        good: &[
+            ("LICENSE-MIT", "may"),
+            ("LICENSE-APACHE", "if"),
+            ("crates/a/Cargo.toml", ""),
+            ("crates/a/LICENSE-MIT", "may"),
+            ("crates/a/LICENSE-APACHE", "if"),
+            ("crates/b/Cargo.toml", "publish = false"),
+        ],
+    },
+    TreeRule {
         name: "crate pages name everything",
         check: front_page::crate_pages_name_everything,
         bad: &[
@@ -251,6 +274,30 @@ fn crates_have_machines(files: &[File]) -> Vec<String> {
         let mut paths = files.iter().map(|file| &*file.path).filter(|p| p.starts_with(&source));
         if !paths.any(is_machine) {
             problems.push(format!("{source} has no `machine` module"));
+        }
+    }
+    problems
+}
+
+/// Checks that the package of each published crate contains the text of the licences. Symbolic links
+/// would save the copies, but where a checkout turns them into files, these contain only a path.
+fn published_crates_contain_their_licences(files: &[File]) -> Vec<String> {
+    let text = |path: &str| files.iter().find(|file| file.path == path).map(|file| &*file.text);
+    let is_published = |file: &&File| {
+        let parts: Vec<&str> = file.path.split('/').collect();
+        matches!(parts[..], ["crates", _, "Cargo.toml"]) && !file.text.contains("publish = false")
+    };
+    let mut problems = Vec::new();
+    for licence in ["LICENSE-MIT", "LICENSE-APACHE"] {
+        let Some(expected) = text(licence) else {
+            problems.push(format!("{licence} is missing"));
+            continue;
+        };
+        for manifest in files.iter().filter(is_published) {
+            let copy = manifest.path.replace("Cargo.toml", licence);
+            if text(&copy) != Some(expected) {
+                problems.push(format!("{copy} must be a copy of {licence}"));
+            }
         }
     }
     problems
