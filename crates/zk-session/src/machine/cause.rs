@@ -5,7 +5,7 @@ use std::time::Duration;
 use jute_codec::{DecodeError, ErrorCode, FrameError, OpCode};
 use thiserror::Error;
 
-use crate::failure::sasl::SaslFailure;
+use crate::error::SaslFailure;
 
 /// Why the machine ended a connection, or an attempt to open one.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]

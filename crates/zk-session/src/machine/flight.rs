@@ -5,8 +5,7 @@ use std::num::NonZeroU64;
 use bytestring::ByteString;
 use jute_codec::{ReadRequest, Request, Response};
 
-use crate::error::OpError;
-use crate::target::Target;
+use crate::error::{OpError, Target};
 use crate::time::Time;
 use crate::types::SessionId;
 

@@ -13,8 +13,7 @@ use super::flight::{Token, WatchId};
 use super::persistent::WatchMode;
 use super::reply_size::ReplySizes;
 use super::subject::Subject;
-use crate::error::Outcome;
-use crate::target::Target;
+use crate::error::{Outcome, Target};
 use crate::time::Time;
 
 /// Maximum number of requests in flight on a connection; further requests wait.

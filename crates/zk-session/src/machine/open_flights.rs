@@ -14,8 +14,7 @@ use jute_codec::{OpCode, Response};
 
 use super::flight::{Flight, Operation, OwnerId, Reply, Token};
 use super::shared_list::{SharedLists, Subscriber};
-use crate::error::{OpError, Outcome};
-use crate::target::Target;
+use crate::error::{OpError, Outcome, Target};
 use crate::time::Time;
 use crate::types::SessionId;
 

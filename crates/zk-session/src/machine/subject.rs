@@ -4,7 +4,7 @@ use bytestring::ByteString;
 use jute_codec::{ErrorCode, MultiOp, MultiResult, OpCode, Request, Response};
 
 use super::flight::Operation;
-use crate::target::Target;
+use crate::error::Target;
 
 /// The paths of a request in flight. They are moved here from the request, so that successful
 /// requests pay nothing for the messages of others.

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use bytestring::ByteString;
 
+use super::lane::Lane;
 use crate::client::Client;
 use crate::driver::janitor::Slot;
 use crate::driver::notices::Notice;
 use crate::driver::shared::Shared;
-use crate::lane::Lane;
 use crate::machine::Status;
-use crate::op::Op;
+use crate::operation::op::Op;
 use crate::time::Time;
 use crate::watchdog::Watchdog;
 

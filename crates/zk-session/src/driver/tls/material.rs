@@ -12,7 +12,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{ClientConfig, Error, RootCertStore};
 
 use super::explain;
-use crate::failure::tls::TlsFailure;
+use crate::error::TlsFailure;
 
 const CA: &str = "CA certificate";
 const CLIENT_CERTIFICATE: &str = "client certificate";

@@ -9,7 +9,7 @@ use jute_codec::{
     SessionId, WatcherEvent, Zxid, encode_frame, xid,
 };
 
-use crate::error::{OpError, Outcome};
+use crate::error::{OpError, Outcome, Target};
 use crate::host::Host;
 use crate::machine::downlink::Downlink;
 use crate::machine::inflight::write_of_nothing;
@@ -17,7 +17,6 @@ use crate::machine::{
     Change, Event, Flight, Operation, OwnerId, Reply, SessionConfig, SessionMachine, Token,
     WatchNumber,
 };
-use crate::target::Target;
 use crate::time::Time;
 
 /// Owner of all watches.

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use jute_codec::{Acl, AuthPacket};
 use tracing::info_span;
 
+use super::Client;
 use crate::chroot::create::{creates, ensure_chroot};
-use crate::client::Client;
 use crate::connect_string::ConnectString;
 use crate::driver::access::Access;
 use crate::driver::clock::Clock;
@@ -74,8 +74,24 @@ pub struct ClientBuilder {
     host_source: Option<Arc<dyn HostSource>>,
 }
 
+impl Client {
+    /// Configures a client for the servers in a connect string, `host:port,host:port/chroot`.
+    pub fn builder(connect_string: impl Into<String>) -> ClientBuilder {
+        ClientBuilder::new(connect_string.into())
+    }
+
+    /// Connects with default options.
+    ///
+    /// # Errors
+    ///
+    /// Fails like [`ClientBuilder::connect`].
+    pub async fn connect(connect_string: impl Into<String>) -> Result<Self, ConnectError> {
+        Self::builder(connect_string).connect().await
+    }
+}
+
 impl ClientBuilder {
-    pub(crate) fn new(connect_string: String) -> Self {
+    fn new(connect_string: String) -> Self {
         Self {
             connect_string,
             session_timeout: SESSION_TIMEOUT_DEFAULT,
