@@ -6,7 +6,7 @@ use std::time::Duration;
 use jute_codec::{EventType, OpCode, Request, Response, Stat, Zxid};
 use zk_recipes::machine::{Input, Repeating, SessionView, Step, WatchNumber};
 use zk_recipes::machines::{
-    Changed, Downgrade, NameForm, NotChanged, QueueNames, QueueProfile, Znode,
+    Changed, Downgrade, LockOptions, NameForm, NotChanged, QueueNames, QueueProfile, Znode,
 };
 use zk_recipes::{
     Acl, AtRiskPolicy, DowngradeError, ErrorCode, LockError, LockState, LostReason, OpError,
@@ -465,11 +465,8 @@ fn profile() -> QueueProfile {
     let writer = NameForm::known("-__WRIT__", "__WRIT__");
     let reader = NameForm::known("-__READ__", "__READ__");
     QueueProfile {
-        directory: "/l".into(),
+        options: LockOptions { path: "/l".into(), acl: Acl::open(), ..LockOptions::default() },
         names: QueueNames::shared(writer, reader, Role::Exclusive),
-        acl: Acl::open(),
-        identity: "".into(),
-        watch_check: None,
         permits: None,
         removes_directory: false,
     }

@@ -23,6 +23,7 @@ use zk_session::recipe::{Flight, Operation};
 use zk_session::{OpError, SessionId, Version};
 
 use crate::lock::error::{LockError, LostReason};
+use crate::lock::options::LockOptions;
 use crate::lock::outcome::{Changed, NotChanged, Znode};
 use crate::lock::recipe::Change;
 use crate::machine::{
@@ -95,7 +96,7 @@ impl Downgrade {
 
     fn committing(&mut self) -> (Flight, Needs) {
         self.state = State::Committing;
-        let QueueProfile { directory, identity, acl, .. } = &*self.profile;
+        let LockOptions { path: directory, identity, acl, .. } = &self.profile.options;
         let create = CreateRequest {
             path: child(directory, &self.reader),
             data: Some(identity.clone()),
@@ -142,7 +143,7 @@ impl Downgrade {
 
     fn decide(&mut self, code: ErrorCode) -> ChangeStep {
         self.state = State::Deciding(code);
-        let path = child(&self.profile.directory, &self.reader);
+        let path = child(self.profile.directory(), &self.reader);
         // On the next connection, a read is conclusive only after the multi was sent again.
         Step::Submit(flight(Some(self.session), vec![read(path, None)]), Needs::OneTry)
     }
@@ -182,7 +183,7 @@ impl Downgrade {
         if code == ErrorCode::NO_NODE {
             return lost(LostReason::ZnodeDeleted);
         }
-        let path = child(&self.profile.directory, &self.reader).to_string();
+        let path = child(self.profile.directory(), &self.reader).to_string();
         refused(LockError::Refused { code, action: FailedAction::Create, path })
     }
 
@@ -191,7 +192,7 @@ impl Downgrade {
         if error.is_session_over() || error == OpError::AuthFailed {
             return lost(LostReason::Closed);
         }
-        let path = self.profile.directory.clone();
+        let path = self.profile.directory().clone();
         refused(LockError::of(Failure::new(FailedAction::Create, path, error)))
     }
 

@@ -24,9 +24,9 @@ use zk_session::recipe::{Flight, Operation};
 use zk_session::{OpError, SessionId, Time, Zxid};
 
 use super::id::{AttemptId, identity_in};
-use super::profile::ExclusiveProfile;
 use super::removal::ExclusiveRemoval;
 use crate::lock::error::LockError;
+use crate::lock::options::LockOptions;
 use crate::lock::outcome::{Held, NotHeld, Restart, Tally, Znode};
 use crate::lock::recipe::{Attempt, LockRemoval as _};
 use crate::machine::directory::{Directory, Round};
@@ -39,7 +39,7 @@ use crate::timed_out::{Predecessor, short_identity};
 /// One attempt to obtain an exclusive lock.
 #[derive(Clone, Debug)]
 pub struct ExclusiveAttempt {
-    profile: Arc<ExclusiveProfile>,
+    profile: Arc<LockOptions>,
     id: AttemptId,
     /// The attempt may wait for the lock. Otherwise it ends if the lock is taken.
     may_wait: bool,
@@ -89,7 +89,7 @@ type AttemptStep = Step<Result<Held, NotHeld>>;
 impl ExclusiveAttempt {
     /// Creates an attempt with its own id. Without `may_wait`, the attempt ends if the lock is
     /// taken.
-    pub fn new(profile: impl Into<Arc<ExclusiveProfile>>, id: u128, may_wait: bool) -> Self {
+    pub fn new(profile: impl Into<Arc<LockOptions>>, id: u128, may_wait: bool) -> Self {
         let profile = profile.into();
         Self {
             directory: Directory::default(),

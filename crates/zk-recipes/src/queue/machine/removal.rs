@@ -116,7 +116,7 @@ impl QueueRemoval {
     fn proceed(&mut self) -> RemovalStep {
         if !self.known.is_empty() {
             self.state = State::Deleting;
-            let directory = &self.profile.directory;
+            let directory = self.profile.directory();
             let paths = self.known.iter().map(|name| child(directory, name));
             let mut deletes: Vec<_> = paths.map(delete).collect();
             if self.profile.removes_directory {
@@ -134,7 +134,7 @@ impl QueueRemoval {
     fn done(&mut self) -> RemovalStep {
         if self.is_directory_left {
             self.state = State::Deleting;
-            let directory = self.profile.directory.clone();
+            let directory = self.profile.directory().clone();
             return Step::Submit(flight(self.session, vec![delete(directory)]), Needs::Each);
         }
         self.state = State::Idle;
@@ -151,7 +151,7 @@ impl QueueRemoval {
     fn sweep(&mut self) -> RemovalStep {
         self.must_sweep = false;
         self.state = State::Sweeping;
-        let directory = &self.profile.directory;
+        let directory = self.profile.directory();
         let operations = vec![barrier(directory.clone()), list(directory, None)];
         Step::Submit(flight(self.session, operations), Needs::All)
     }
@@ -195,14 +195,14 @@ impl QueueRemoval {
             }
             (_, Answer::Refused(error)) => {
                 self.state = State::Idle;
-                Step::Done(Err(Refusal { path: self.profile.directory.clone(), error }))
+                Step::Done(Err(Refusal { path: self.profile.directory().clone(), error }))
             }
             (_, Answer::Done(_) | Answer::Unknown { .. }) => self.sweep(),
         }
     }
 
     fn read(&mut self, names: Vec<ByteString>) -> RemovalStep {
-        let directory = &self.profile.directory;
+        let directory = self.profile.directory();
         let reads = names.iter().map(|name| read(child(directory, name), None)).collect();
         self.state = State::Reading(names);
         Step::Submit(flight(self.session, reads), Needs::Each)
@@ -245,7 +245,7 @@ impl QueueRemoval {
                 Answer::SessionOver => return ended_with_session(),
                 answer if answer.is_no_node() => {}
                 Answer::Refused(error) | Answer::Unknown { error, .. } => {
-                    let path = child(&self.profile.directory, &name);
+                    let path = child(self.profile.directory(), &name);
                     self.refusal.get_or_insert(Refusal { path, error });
                     self.given_up.push(name);
                 }
@@ -302,7 +302,7 @@ impl Removal for QueueRemoval {
     fn must_sweep_after(&self, released: &Released) -> Option<&ByteString> {
         // The end of the session has ended what a create may have left.
         (self.is_tainted && *released != Released::EndedWithSession)
-            .then_some(&self.profile.directory)
+            .then_some(self.profile.directory())
     }
 
     fn sweep_again(&mut self) {
@@ -319,7 +319,7 @@ impl LockRemoval for QueueRemoval {
     }
 
     fn path_of(&self, znode: &Znode) -> ByteString {
-        child(&self.profile.directory, &znode.name)
+        child(self.profile.directory(), &znode.name)
     }
 }
 

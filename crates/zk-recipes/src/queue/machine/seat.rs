@@ -252,7 +252,7 @@ impl<P: Place> Seat<P> {
         let shape = FlightShape { barrier: view.needs_write(), own: self.own_watch.is_none() };
         let mut operations = Vec::new();
         if shape.barrier {
-            operations.push(barrier(self.profile.directory.clone()));
+            operations.push(barrier(self.profile.directory().clone()));
         }
         operations.extend(P::list(self));
         if shape.own {
@@ -339,7 +339,7 @@ impl<P: Place> Seat<P> {
             // The directory is gone, and so is our place in the queue.
             Some(listed) if listed.is_no_node() => return restart(Restart::ZnodeGone),
             Some(Answer::Refused(error)) => {
-                return failed(FailedAction::List, self.profile.directory.clone(), error);
+                return failed(FailedAction::List, self.profile.directory().clone(), error);
             }
             Some(_) | None => return self.list_again(view),
         };
@@ -348,7 +348,7 @@ impl<P: Place> Seat<P> {
             Some(Answer::Done(Response::GetData(found))) => Some(found),
             Some(found) if found.is_no_node() => return restart(Restart::ZnodeGone),
             Some(Answer::Refused(error)) => {
-                return failed(FailedAction::Read, self.profile.directory.clone(), error);
+                return failed(FailedAction::Read, self.profile.directory().clone(), error);
             }
             Some(_) => return self.list_again(view),
         };
@@ -398,7 +398,7 @@ impl<P: Place> Seat<P> {
     /// check at the same time.
     pub(crate) fn wait_in_queue(&mut self, view: SessionView) -> SeatStep {
         self.state = State::Queued;
-        let interval = self.profile.watch_check;
+        let interval = self.profile.options.watch_check;
         self.check_at = interval.map(|interval| view.now + spread(interval, self.claim.id()));
         self.wait(view)
     }

@@ -15,7 +15,7 @@ impl QueueAttempt {
     pub(super) fn send_check(&mut self) -> SeatStep {
         let own_watch = self.number(self.own_watch);
         let place = &self.place;
-        let nearest = child(&self.profile.directory, &place.nearest);
+        let nearest = child(self.profile.directory(), &place.nearest);
         let ahead = if place.is_blind { exists(nearest) } else { read(nearest, place.ahead_watch) };
         let operations = vec![ahead, read(self.claim.path(), Some(own_watch))];
         // Without an answer, the next check reads again.
@@ -50,7 +50,7 @@ impl QueueAttempt {
                 is_changed = true;
             }
             Answer::Refused(error) => {
-                let path = child(&self.profile.directory, &place.nearest);
+                let path = child(self.profile.directory(), &place.nearest);
                 return failed(FailedAction::Read, path, error);
             }
             Answer::Done(_) | Answer::Unknown { .. } => {}

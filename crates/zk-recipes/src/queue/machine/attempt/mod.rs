@@ -86,7 +86,7 @@ impl QueueAttempt {
             place.ahead_owner = SessionId::NONE;
             place.ahead_identity = Box::default();
             operations
-                .push(read(child(&self.profile.directory, &place.nearest), place.ahead_watch));
+                .push(read(child(self.profile.directory(), &place.nearest), place.ahead_watch));
         }
         if reads.own {
             operations.push(self.read_own());
@@ -133,7 +133,7 @@ impl QueueAttempt {
                 return self.list_again(view);
             }
             Some(Answer::Refused(error)) => {
-                let path = child(&self.profile.directory, &place.nearest);
+                let path = child(self.profile.directory(), &place.nearest);
                 return failed(FailedAction::Read, path, error);
             }
             Some(Answer::Done(_) | Answer::Unknown { .. }) => {
@@ -171,7 +171,7 @@ impl QueueAttempt {
             None => self.queue(view),
             Some(second) => {
                 place.second_watch = Some(self.watches.issue());
-                let path = child(&self.profile.directory, &second);
+                let path = child(self.profile.directory(), &second);
                 let operations = vec![read(path, place.second_watch)];
                 self.submit(Wait::WatchingSecond, operations, Needs::OneTry)
             }
@@ -310,7 +310,7 @@ impl Place for QueuePlace {
             place.ahead_watch.get_or_insert_with(|| seat.watches.issue());
         }
         let watch = place.ahead_watch.filter(|_| place.is_blind);
-        vec![list(&seat.profile.directory, watch)]
+        vec![list(seat.profile.directory(), watch)]
     }
 
     fn standing(seat: &mut QueueAttempt, list: &List) -> Result<Standing<Nearest>, Box<SeatStep>> {
