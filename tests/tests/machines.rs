@@ -23,7 +23,7 @@ use zk_session::recipe::{Flight, Reply};
 use zk_tests::meter::Pace;
 use zk_tests::scene::{FIRST, spawn};
 use zk_tests::world::{World, run, sleep_ms};
-use zk_testserver::{Action, At, Fault, Filter};
+use zk_testserver::{Action, At, Fault};
 
 const ID: u128 = 7;
 const OURS: SessionId = SessionId(1);
@@ -490,8 +490,7 @@ async fn failing_calls(client: &Client) -> Vec<(&'static str, Call<Result<(), St
 /// Refuses the next requests, so many of them.
 fn refuse_all(world: &World, requests: usize, code: ErrorCode) {
     for _ in 0..requests {
-        let at = At::Request { nth: 0, filter: Filter::default() };
-        world.server.inject(Fault::new(at, Action::Error(code)));
+        world.server.inject(Fault::new(At::request(0), Action::Error(code)));
     }
 }
 

@@ -15,10 +15,10 @@ use zk_recipes::{
 use zk_session::machine::Reply;
 use zk_tests::case::LOCK;
 use zk_tests::scene::{
-    FIRST, SECOND, at_op, partition, pauses_ms, place_of, release, session, spawn,
+    FIRST, SECOND, at_op, at_request, partition, pauses_ms, place_of, release, session, spawn,
 };
 use zk_tests::world::{World, run, sleep_ms};
-use zk_testserver::{Action, At, Fault, Filter, ServerConfig};
+use zk_testserver::{Action, At, Fault, ServerConfig};
 
 use crate::Access::{Read, Write};
 use crate::{granted, queue_up, writer};
@@ -241,9 +241,7 @@ fn the_end_of_the_session_at_any_request_behind_a_lost_reply_loses_the_lock() {
                 let (client, guard) = writer(&world, FIRST).await;
                 let id = session(&client);
                 world.server.inject(at_op(id, OpCode::MULTI, cut.clone()));
-                let filter = Filter { session: Some(id), ..Filter::default() };
-                let expiry = Fault::new(At::Request { nth, filter }, Action::Expire);
-                world.server.inject(expiry);
+                world.server.inject(at_request(id, nth, Action::Expire));
                 let ended = guard.downgrade().await;
                 let fired = world.server.pending_faults().is_empty();
                 world.server.clear_faults();
@@ -428,9 +426,7 @@ fn errors_behind_a_lost_reply_are_survived() {
                     let (client, guard) = writer(&world, FIRST).await;
                     let id = session(&client);
                     world.server.inject(at_op(id, OpCode::MULTI, cut.clone()));
-                    let filter = Filter { session: Some(id), ..Filter::default() };
-                    let at = At::Request { nth, filter };
-                    world.server.inject(Fault::new(at, Action::Error(code)));
+                    world.server.inject(at_request(id, nth, Action::Error(code)));
                     let reading = guard.downgrade().await.expect("the lock is held");
                     let fired = world.server.pending_faults().is_empty();
                     world.server.clear_faults();
