@@ -48,7 +48,7 @@ fn ancestors_are_persistent_unless_containers_are_wanted() {
         Tree::of(&client).ensure("/p/q/r").await.expect("nothing fails");
         let creates = |op| world.trace().matches(op).count();
         assert_eq!(creates("createContainer"), 0, "\n{}", world.trace());
-        Tree::of(&client).containers(true).ensure("/c/d/e").await.expect("nothing fails");
+        Tree::of(&client).containers().ensure("/c/d/e").await.expect("nothing fails");
         assert!(client.exists("/c/d").await.expect("it answers").is_some());
         assert!(client.exists("/p/q").await.expect("it answers").is_some());
     });

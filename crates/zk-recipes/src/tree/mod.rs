@@ -67,12 +67,12 @@ impl Tree {
         Self { timeout: Some(timeout), ..self }
     }
 
-    /// Sets whether [`ensure`](Self::ensure) creates missing ancestors as containers, which servers
-    /// delete some time after their last child. Servers that do not know containers get persistent
-    /// znodes instead. Default: false, so that ancestors are persistent.
+    /// Makes [`ensure`](Self::ensure) create missing ancestors as containers, which servers delete
+    /// some time after their last child. Servers that do not know containers get persistent znodes
+    /// instead. Default: ancestors are persistent.
     #[must_use]
-    pub fn containers(self, containers: bool) -> Self {
-        Self { has_containers: containers, ..self }
+    pub fn containers(self) -> Self {
+        Self { has_containers: true, ..self }
     }
 
     /// Makes sure that a persistent znode exists, with all its ancestors. Existing znodes are left

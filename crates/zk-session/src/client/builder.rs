@@ -235,7 +235,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets whether to accept read-only servers. Default: false.
+    /// Accepts read-only servers while no other can be reached. Default: they refuse the client, and
+    /// requests wait.
     ///
     /// A server with `readonlymode.enabled` that has lost contact with the majority of its ensemble
     /// serves what it knows. A client with this option connects to it when its turn in the list comes
@@ -244,10 +245,8 @@ impl ClientBuilder {
     /// counts for it, so locks are at risk, and are lost when their lease ends. Meanwhile the client
     /// asks the servers in turn whether they accept writes, after 100 ms at first, and then after
     /// pauses that double up to a minute. It moves to the first that does, and resumes its session.
-    ///
-    /// Without this option, read-only servers refuse the client, and requests wait.
-    pub fn read_only(mut self, accept: bool) -> Self {
-        self.read_only = accept;
+    pub fn read_only(mut self) -> Self {
+        self.read_only = true;
         self
     }
 

@@ -61,7 +61,7 @@ pub enum ConnectError {
     /// The client stopped before it was connected. Either the session expired and the client may
     /// not open another ([`renew_after_expiry`](crate::ClientBuilder::renew_after_expiry)), or the
     /// transport panicked in the session's task, or the runtime shut down.
-    #[error("the client stopped before it was connected to {hosts}{}", in_parentheses(.last_failure.as_ref()))]
+    #[error("the client stopped before it was connected to {hosts}{}", and_failure(.hosts, .last_failure.as_ref()))]
     Stopped {
         /// The hosts of the connect string.
         hosts: String,
@@ -69,7 +69,7 @@ pub enum ConnectError {
         last_failure: Option<ConnectionFailure>,
     },
     /// No server completed the connection in time.
-    #[error("no server of {hosts} answered within {waited:?}{}", in_parentheses(.last_failure.as_ref()))]
+    #[error("no server of {hosts} answered within {waited:?}{}", and_failure(.hosts, .last_failure.as_ref()))]
     TimedOut {
         /// The hosts of the connect string.
         hosts: String,
@@ -80,6 +80,14 @@ pub enum ConnectError {
     },
 }
 
-fn in_parentheses(failure: Option<&ConnectionFailure>) -> String {
-    failure.map(|failure| format!(" (last failure: {failure})")).unwrap_or_default()
+/// The end of a message that begins with the hosts. It names the host that failed, unless it is the
+/// only one.
+fn and_failure(hosts: &str, failure: Option<&ConnectionFailure>) -> String {
+    match failure {
+        None => String::new(),
+        Some(ConnectionFailure { host, cause }) if host.to_string() == hosts => {
+            format!(" (last failure: {cause})")
+        }
+        Some(failure) => format!(" (last failure: {failure})"),
+    }
 }
