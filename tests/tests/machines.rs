@@ -487,7 +487,7 @@ async fn failing_calls(client: &Client) -> Vec<(&'static str, Call<Result<(), St
     ]
 }
 
-/// Refuses the next requests, so many of them.
+/// Refuses this number of requests, starting with the next one.
 fn refuse_all(world: &World, requests: usize, code: ErrorCode) {
     for _ in 0..requests {
         world.server.inject(Fault::new(At::request(0), Action::Error(code)));

@@ -182,7 +182,7 @@ fn into_guard<K: Kind>(attempt: RunningAttempt<K>, lock: &Lock<K>, held: Held) -
     Guard::new(start_keeper::<K>(lock.terms.clone(), feed, slot, removal, held, duty.span))
 }
 
-/// Returns what an attempt had seen when its time was up. Without a connection, the reason is that;
+/// Returns what an attempt had seen when its time was up. A missing connection is added elsewhere:
 /// see [`Begun::explain`](crate::engine::limited::Begun::explain).
 fn last_seen(attempt: &impl Attempt) -> LastSeen {
     match attempt.predecessor() {

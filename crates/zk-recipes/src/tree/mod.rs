@@ -34,8 +34,8 @@ use crate::machine::Ensure;
 /// # Ok(()) }
 /// ```
 ///
-/// **Connection loss** and the **end of a session** are waited out: requests are repeated, because
-/// a znode that exists, or is gone, is what the caller asked for. Without a
+/// After a **connection loss** or the **end of a session**, requests are repeated, because it does
+/// not matter who has created or deleted a znode. Without a
 /// [timeout](Self::timeout), a call waits for as long as the client has no connection.
 #[derive(Clone)]
 pub struct Tree {

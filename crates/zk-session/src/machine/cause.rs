@@ -146,7 +146,7 @@ impl DisconnectCause {
         )
     }
 
-    /// Returns true if the client has waited for the server in vain.
+    /// Returns true if the client ended the connection because it waited too long for the server.
     #[cfg(feature = "tokio")]
     pub(crate) fn is_timeout(&self) -> bool {
         matches!(

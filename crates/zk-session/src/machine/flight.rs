@@ -103,7 +103,7 @@ impl Operation {
         (self.is_shared && !read.watch).then_some(&read.path)
     }
 
-    /// Returns what an error of this operation is about.
+    /// Returns the operation and the path that an error of this operation names.
     pub(crate) fn target(&self) -> Target {
         Target::of(&self.request)
     }
@@ -123,7 +123,7 @@ pub struct Flight {
 }
 
 impl Flight {
-    /// Returns what an error of the whole flight is about: its first operation.
+    /// Returns the operation and the path that an error of the whole flight names: its first.
     pub(crate) fn target(&self) -> Target {
         self.operations.first().map(Operation::target).unwrap_or_default()
     }

@@ -47,7 +47,7 @@ impl Subject {
         if let Self::Path(path) = self { path } else { "" }
     }
 
-    /// Returns what an error of this request is about.
+    /// Returns the operation and the path that an error of this request names.
     pub(crate) fn target(&self, op: OpCode) -> Target {
         Target::new(
             op,

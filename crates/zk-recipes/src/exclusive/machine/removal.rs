@@ -217,7 +217,7 @@ impl Removal for ExclusiveRemoval {
     }
 
     fn must_sweep_after(&self, released: &Released) -> Option<&ByteString> {
-        // The end of the session has ended what a create may have left.
+        // If the session has ended, the ensemble deletes whatever a lost create may have left.
         (self.is_tainted && *released != Released::EndedWithSession).then_some(&self.path)
     }
 

@@ -59,7 +59,7 @@ pub(super) struct Pair {
     pub(super) server_zxid: Zxid,
     /// Whether the transport accepts bytes at once if they are sent in response to received bytes.
     pub(super) takes_all: bool,
-    /// Whether the client knows of each connection that it carries many replies at once.
+    /// Whether each connection counts as fast, so that the client requests many replies at once.
     pub(super) is_known_as_fast: bool,
     /// The beginning of a frame that the machine has not taken.
     pub(super) input: BytesMut,
