@@ -143,7 +143,7 @@ async fn leased<K: Kind>(
         Ok(()) => Outcome::Held(guard),
         Err(Stopped::Lost(LostReason::ZnodeDeleted)) => Outcome::Restart(Restart::ZnodeGone),
         Err(Stopped::NoLease(slow)) => return Err(LockError::NoLease(slow)),
-        Err(Stopped::AtRisk | Stopped::Lost(_)) => Outcome::Restart(Restart::SessionOver),
+        Err(Stopped::AtRisk | Stopped::Lost(_)) => Outcome::Restart(Restart::SessionEnded),
     })
 }
 
@@ -306,7 +306,7 @@ mod tests {
         for not_held in [
             NotHeld::Busy,
             NotHeld::Failed(LockError::TimedOut(TimedOut::unexplained())),
-            NotHeld::Restart(Restart::SessionOver),
+            NotHeld::Restart(Restart::SessionEnded),
             NotHeld::Restart(Restart::ZnodeGone),
         ] {
             assert!(!is_provisional(&Err(not_held.clone())), "{not_held:?}");

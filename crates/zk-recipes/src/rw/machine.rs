@@ -119,7 +119,7 @@ impl Downgrade {
                 None => self.done(connection),
                 Some(code) => self.refused(code),
             },
-            Answer::SessionOver => session_over(),
+            Answer::SessionEnded => session_ended(),
             Answer::Refused(error) => match error.server_code() {
                 Some(code) => self.refused(code),
                 None => self.give_up(error),
@@ -170,7 +170,7 @@ impl Downgrade {
                 let (flight, needs) = self.committing();
                 Step::SubmitLater(flight, needs)
             }
-            Answer::SessionOver => session_over(),
+            Answer::SessionEnded => session_ended(),
             Answer::Unknown { .. } => {
                 self.replays += 1;
                 self.commit()
@@ -213,7 +213,7 @@ impl Machine for Downgrade {
 
     fn handle(&mut self, _: SessionView, input: Input) -> ChangeStep {
         match (self.state.clone(), input) {
-            (_, Input::Ended(session)) if session == self.session => session_over(),
+            (_, Input::Ended(session)) if session == self.session => session_ended(),
             (State::Committing, Input::Answered(answers)) => self.committed(answers),
             (State::Deciding(code), Input::Answered(answers)) => self.decided(code, answers),
             // The multi deletes our own znode, so an event of its watch decides nothing.
@@ -248,7 +248,7 @@ impl Change<QueueRemoval> for Downgrade {
     }
 }
 
-fn session_over() -> ChangeStep {
+fn session_ended() -> ChangeStep {
     lost(LostReason::SessionExpired)
 }
 

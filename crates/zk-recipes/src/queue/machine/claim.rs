@@ -238,7 +238,7 @@ impl Claim {
                     Answer::Done(Response::GetChildren(names)) => Some((names, connection)),
                     Answer::Done(_)
                     | Answer::Refused(_)
-                    | Answer::SessionOver
+                    | Answer::SessionEnded
                     | Answer::Unknown { .. } => None,
                 };
                 Step::Done(Ok(Claimed { list, directory }))
@@ -255,7 +255,7 @@ impl Claim {
                 Step::Done(Err(NotHeld::Failed(LockError::MixedKinds { name })))
             }
             Answer::Refused(error) => self.failed(FailedAction::Create, error),
-            Answer::SessionOver => session_over(),
+            Answer::SessionEnded => session_ended(),
             Answer::Done(_) => self.in_doubt(session),
             Answer::Unknown { error, .. } if error.outcome() == Outcome::NotApplied => {
                 self.tally.replayed(1);
@@ -317,7 +317,7 @@ impl Claim {
             Round::Retry => self.create(),
             Round::Repeat => self.make_directory(view),
             Round::Failed(failure) => Step::Done(Err(NotHeld::of(failure))),
-            Round::SessionOver => session_over(),
+            Round::SessionEnded => session_ended(),
         }
     }
 
@@ -331,7 +331,7 @@ impl Claim {
     fn probed(&mut self, view: SessionView, answers: Answers) -> ClaimStep {
         let [barrier, listed] = answers.take();
         match (barrier, listed) {
-            (Answer::SessionOver, _) | (_, Answer::SessionOver) => session_over(),
+            (Answer::SessionEnded, _) | (_, Answer::SessionEnded) => session_ended(),
             // Even a barrier that was refused has been executed.
             (_, Answer::Done(Response::GetChildren(names))) => {
                 let found = self.unknown(&names);
@@ -352,7 +352,7 @@ impl Claim {
     fn reduced(&mut self, answers: Answers) -> ClaimStep {
         for answer in answers.results {
             match answer {
-                Answer::SessionOver => return session_over(),
+                Answer::SessionEnded => return session_ended(),
                 answer if answer.is_no_node() => {}
                 Answer::Refused(error) => return self.failed(FailedAction::DeleteChild, error),
                 Answer::Done(_) | Answer::Unknown { .. } => {}
@@ -393,7 +393,7 @@ impl Claim {
                         self.strangers = strangers.into();
                     }
                 }
-                Answer::SessionOver => return session_over(),
+                Answer::SessionEnded => return session_ended(),
                 answer if answer.is_no_node() => {}
                 Answer::Refused(error) => {
                     let path = child(self.profile.directory(), &name);
@@ -441,6 +441,6 @@ impl Machine for Claim {
     }
 }
 
-fn session_over<T>() -> Step<Result<T, NotHeld>> {
-    Step::Done(Err(NotHeld::Restart(Restart::SessionOver)))
+fn session_ended<T>() -> Step<Result<T, NotHeld>> {
+    Step::Done(Err(NotHeld::Restart(Restart::SessionEnded)))
 }

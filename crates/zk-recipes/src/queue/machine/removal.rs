@@ -167,7 +167,7 @@ impl QueueRemoval {
         self.is_directory_left |= self.profile.removes_directory && !is_unsent;
         match created {
             Answer::Done(Response::Create2(created)) => self.known.extend(name_of(&created.path)),
-            Answer::SessionOver => return ended_with_session(),
+            Answer::SessionEnded => return ended_with_session(),
             Answer::Unknown { .. } => self.is_tainted |= !is_unsent,
             Answer::Done(_) | Answer::Refused(_) => {}
         }
@@ -179,7 +179,7 @@ impl QueueRemoval {
         self.replays += answers.replays;
         let [barrier, listed] = answers.take();
         match (barrier, listed) {
-            (Answer::SessionOver, _) | (_, Answer::SessionOver) => ended_with_session(),
+            (Answer::SessionEnded, _) | (_, Answer::SessionEnded) => ended_with_session(),
             // Any definite result shows that the barrier was passed.
             (_, Answer::Done(Response::GetChildren(names))) => {
                 let mut found = with_prefix(&self.profile, &names, &self.prefix);
@@ -217,7 +217,7 @@ impl QueueRemoval {
                         self.known.push(name);
                     }
                 }
-                Answer::SessionOver => return ended_with_session(),
+                Answer::SessionEnded => return ended_with_session(),
                 answer if answer.is_no_node() => {}
                 // The name contains our id, so try to delete the znode. If the znode belongs to
                 // another client, the server also refuses the delete.
@@ -242,7 +242,7 @@ impl QueueRemoval {
         for (name, answer) in known.into_iter().zip(&mut results) {
             match answer {
                 Answer::Done(_) => self.has_deleted = true,
-                Answer::SessionOver => return ended_with_session(),
+                Answer::SessionEnded => return ended_with_session(),
                 answer if answer.is_no_node() => {}
                 Answer::Refused(error) | Answer::Unknown { error, .. } => {
                     let path = child(self.profile.directory(), &name);
@@ -251,7 +251,7 @@ impl QueueRemoval {
                 }
             }
         }
-        if matches!(results.next(), Some(Answer::SessionOver)) {
+        if matches!(results.next(), Some(Answer::SessionEnded)) {
             return ended_with_session();
         }
         // A directory that another contender is in will be removed by that contender, and a server

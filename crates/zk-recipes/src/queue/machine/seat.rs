@@ -315,9 +315,9 @@ impl<P: Place> Seat<P> {
         let is_own = self.own_was_read(own.as_ref());
         let is_done = |answer: &Option<Answer>| matches!(answer, Some(Answer::Done(_)));
         self.place.listed(is_done(&listed), is_done(&directory));
-        let is_over = |answer: &Option<Answer>| matches!(answer, Some(Answer::SessionOver));
+        let is_over = |answer: &Option<Answer>| matches!(answer, Some(Answer::SessionEnded));
         if [&barrier, &listed, &directory, &own].into_iter().any(is_over) {
-            return restart(Restart::SessionOver);
+            return restart(Restart::SessionEnded);
         }
         let own = match own {
             // The watch fired after it was set. A shared list may be newer than the read of our own
@@ -457,7 +457,7 @@ impl<P: Place> Seat<P> {
 
     fn session_ended(&mut self, view: SessionView, session: SessionId) -> SeatStep {
         if self.claim.session() == Some(session) {
-            restart(Restart::SessionOver)
+            restart(Restart::SessionEnded)
         } else {
             // Another session has ended, or the create is pending and its reply will show whether
             // our session has ended.

@@ -114,7 +114,7 @@ impl SemaphoreAttempt {
         self.claim.tally.replayed(answers.replays);
         let [stored] = answers.take();
         match stored {
-            Answer::SessionOver => restart(Restart::SessionOver),
+            Answer::SessionEnded => restart(Restart::SessionEnded),
             Answer::Refused(OpError::Server {
                 code: ErrorCode::BAD_VERSION | ErrorCode::NO_NODE,
                 ..
@@ -211,7 +211,7 @@ impl SemaphoreAttempt {
                     | Answer::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }),
                 ) => {}
                 Some(Answer::Refused(error)) => return failed(FailedAction::Read, path, error),
-                Some(Answer::SessionOver) => return restart(Restart::SessionOver),
+                Some(Answer::SessionEnded) => return restart(Restart::SessionEnded),
                 Some(Answer::Unknown { .. }) => return self.watch(shape.is_check),
             }
         }

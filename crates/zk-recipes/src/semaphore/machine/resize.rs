@@ -78,7 +78,7 @@ impl Resize {
         let [barrier, found, pin] = answers.take();
         let is_pinned = !pin.is_no_node();
         match (barrier, found) {
-            (Answer::SessionOver, _) => self.stopped(),
+            (Answer::SessionEnded, _) => self.stopped(),
             // A barrier that was refused was executed all the same.
             (_, Answer::Done(Response::GetData(found))) => {
                 let permits = self.permits();
@@ -94,7 +94,7 @@ impl Resize {
             (_, Answer::Refused(error) | Answer::Unknown { error, .. }) => {
                 self.failed(FailedAction::Read, error)
             }
-            (_, Answer::Done(_) | Answer::SessionOver) => self.stopped(),
+            (_, Answer::Done(_) | Answer::SessionEnded) => self.stopped(),
         }
     }
 
@@ -133,7 +133,7 @@ impl Resize {
             Round::Retry => self.read(),
             Round::Repeat => self.make_directory(view),
             Round::Failed(failure) => Step::Done(Err(failure)),
-            Round::SessionOver => self.stopped(),
+            Round::SessionEnded => self.stopped(),
         }
     }
 
@@ -152,9 +152,9 @@ impl Resize {
                 }
                 Some((_, code)) => self.failed(FailedAction::Write, OpError::server(code)),
             },
-            Answer::SessionOver if view.has_expired => self.stopped(),
+            Answer::SessionEnded if view.has_expired => self.stopped(),
             // The barrier and the read behind it show what has become of it.
-            Answer::SessionOver | Answer::Unknown { is_final: false, .. } => self.read(),
+            Answer::SessionEnded | Answer::Unknown { is_final: false, .. } => self.read(),
             Answer::Refused(error) | Answer::Unknown { error, .. } => {
                 self.failed(FailedAction::Write, error)
             }

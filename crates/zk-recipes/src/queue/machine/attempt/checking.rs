@@ -35,7 +35,7 @@ impl QueueAttempt {
         // If the watch fired while the check was pending, no event was missed.
         let mut is_changed = place.ahead_watch.is_none();
         match ahead {
-            Answer::SessionOver => return restart(Restart::SessionOver),
+            Answer::SessionEnded => return restart(Restart::SessionEnded),
             Answer::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => {
                 self.claim.tally.watches_missed += u32::from(!is_changed);
                 is_changed = true;
@@ -68,7 +68,7 @@ impl QueueAttempt {
             Answer::Refused(error) => {
                 return failed(FailedAction::Read, self.claim.path(), error);
             }
-            Answer::SessionOver => return restart(Restart::SessionOver),
+            Answer::SessionEnded => return restart(Restart::SessionEnded),
             Answer::Unknown { .. } => {}
         }
         if is_changed { self.list_again(view) } else { self.wait_in_queue(view) }

@@ -118,7 +118,7 @@ impl QueueAttempt {
                 place.ahead_owner = data.stat.ephemeral_owner;
                 place.ahead_identity = short_identity(data.data.as_deref().unwrap_or_default());
             }
-            Some(Answer::SessionOver) => return restart(Restart::SessionOver),
+            Some(Answer::SessionEnded) => return restart(Restart::SessionEnded),
             Some(Answer::Refused(OpError::Server { code: ErrorCode::NO_AUTH, .. })) => {
                 place.is_blind = true;
                 place.second = None;
@@ -183,7 +183,7 @@ impl QueueAttempt {
         let [second] = answers.take();
         match second {
             Answer::Done(_) if place.second_watch.is_some() => self.queue(view),
-            Answer::SessionOver => restart(Restart::SessionOver),
+            Answer::SessionEnded => restart(Restart::SessionEnded),
             // The second nearest predecessor was deleted before or after the read.
             Answer::Done(_) | Answer::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => {
                 place.second_watch = None;
@@ -289,7 +289,7 @@ impl QueueAttempt {
             {
                 self.grant_confirmed(view, connection)
             }
-            Answer::SessionOver => restart(Restart::SessionOver),
+            Answer::SessionEnded => restart(Restart::SessionEnded),
             Answer::Done(_) | Answer::Refused(_) | Answer::Unknown { .. } => {
                 self.own_watch = None;
                 self.list_again(view)
