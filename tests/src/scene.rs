@@ -9,7 +9,7 @@ use jute_codec::{ErrorCode, OpCode, SessionId};
 use tokio::task::JoinHandle;
 use zk_recipes::kind::Kind;
 use zk_recipes::{Acquire, Client, Guard, LockError, Phase, Released};
-use zk_testserver::{Action, At, Fault, Filter, RequestRecord};
+use zk_testserver::{Action, At, Fault, RequestRecord};
 
 use crate::case::{Case, LOCK};
 use crate::world::{World, cuts_at_request, sleep_ms};
@@ -146,14 +146,12 @@ pub fn session(client: &Client) -> SessionId {
 
 /// Returns a fault at a request of a session.
 pub fn at_request(session: SessionId, nth: usize, action: Action) -> Fault {
-    let filter = Filter { session: Some(session), ..Filter::default() };
-    Fault::new(At::Request { nth, filter }, action)
+    Fault::new(At::request(nth).of_session(session), action)
 }
 
 /// Returns a fault at the next request of a session with this opcode.
 pub fn at_op(session: SessionId, op: OpCode, action: Action) -> Fault {
-    let filter = Filter { session: Some(session), op: Some(op), ..Filter::default() };
-    Fault::new(At::Request { nth: 0, filter }, action)
+    Fault::new(At::op(op).of_session(session), action)
 }
 
 /// Returns the requests of a session that concern the lock under test.

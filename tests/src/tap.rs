@@ -21,7 +21,7 @@ const FRAME_MAX: usize = 1 << 20;
 /// The question that a client may ask instead of a handshake: does the server accept writes?
 const QUESTION: &[u8] = b"isro";
 
-/// Who talks on a connection.
+/// The client and the server of a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Ends {
     /// The index of the client.

@@ -4,8 +4,9 @@
 use jute_codec::OpCode;
 use zk_recipes::LockState;
 use zk_tests::case::LOCK;
+use zk_tests::scene::{at_op, session};
 use zk_tests::world::{REFUSED, World, run, sleep_ms};
-use zk_testserver::{Action, At, Fault, Filter};
+use zk_testserver::Action;
 
 #[test]
 fn a_znode_of_another_session_that_carries_the_same_id_is_neither_adopted_nor_deleted() {
@@ -15,10 +16,8 @@ fn a_znode_of_another_session_that_carries_the_same_id_is_neither_adopted_nor_de
         let stranger = world.client(2).await.session_id().expect("connected");
         world.server.admin_create("/locks", b"", None);
         world.server.admin_create(LOCK, b"", None);
-        let session = client.session_id();
-        let filter = Filter { session, op: Some(OpCode::CREATE2), path_prefix: None };
-        let at = At::Request { nth: 0, filter };
-        world.server.inject(Fault::new(at, Action::CutBefore).refuse_for(REFUSED));
+        let lost = at_op(session(&client), OpCode::CREATE2, Action::CutBefore);
+        world.server.inject(lost.refuse_for(REFUSED));
 
         let lock = World::lock(&client);
         let acquire = async { lock.acquire().await.expect("the lock becomes free") };

@@ -203,7 +203,7 @@ async fn client(fixture: &Fixture, seed: u64) -> (Proxy, Client) {
     (proxy, client)
 }
 
-/// Where the producers wait for each other, and for the end of the directory of the items.
+/// What the producers share: they wait for each other, and until the directory of the items is gone.
 struct Waves {
     producers: Barrier,
     observer: Client,

@@ -583,7 +583,7 @@ fn a_session_that_outlives_a_read_only_server() {
         let servers = members.map(|(number, name)| (name, world.server.member(number))).collect();
         let client = Client::builder("zk1,zk2").transport(through(&tap, 0, servers));
         let client = client.session_timeout(SESSION_TIMEOUT).lease(None).clock(Clock::tokio());
-        let client = client.read_only(true).seed(FIRST).connect().await.expect("it is there");
+        let client = client.read_only().seed(FIRST).connect().await.expect("it is there");
         let first = session(&client);
         client.exists("/config").await.expect("the server answers");
         tap.take();

@@ -12,7 +12,7 @@ use jute_codec::{
 };
 use zk_recipes::machine::{Input, Machine, Repeating, SessionView, Step, WatchNumber};
 use zk_recipes::machines::{
-    ExclusiveAttempt, ExclusiveProfile, Held, Leaving, NameForm, NotHeld, Permits, QueueAttempt,
+    ExclusiveAttempt, Held, Leaving, LockOptions, NameForm, NotHeld, Permits, QueueAttempt,
     QueueNames, QueueProfile, Resize, Restart,
 };
 use zk_recipes::{
@@ -23,7 +23,7 @@ use zk_session::recipe::{Flight, Reply};
 use zk_tests::meter::Pace;
 use zk_tests::scene::{FIRST, spawn};
 use zk_tests::world::{World, run, sleep_ms};
-use zk_testserver::{Action, At, Fault, Filter};
+use zk_testserver::{Action, At, Fault};
 
 const ID: u128 = 7;
 const OURS: SessionId = SessionId(1);
@@ -104,13 +104,11 @@ fn ops_of(flight: &Flight) -> Vec<OpCode> {
 }
 
 fn exclusive() -> Repeating<ExclusiveAttempt> {
-    let profile = ExclusiveProfile {
-        path: "/a/l".into(),
-        acl: Acl::open(),
-        identity: "".into(),
-        watch_check: None,
-    };
-    Repeating::new(ExclusiveAttempt::new(profile, ID, true))
+    Repeating::new(ExclusiveAttempt::new(options("/a/l"), ID, true))
+}
+
+fn options(path: &str) -> LockOptions {
+    LockOptions { path: path.into(), acl: Acl::open(), ..LockOptions::default() }
 }
 
 /// Returns an attempt at an exclusive lock that was granted on connection 1.
@@ -139,11 +137,8 @@ fn contender() -> Repeating<QueueAttempt> {
 
 fn queue(permits: Option<Permits>) -> Arc<QueueProfile> {
     Arc::new(QueueProfile {
-        directory: "/l".into(),
+        options: options("/l"),
         names: QueueNames::exclusive(NameForm::known("-lock-", "lock-")),
-        acl: Acl::open(),
-        identity: "".into(),
-        watch_check: None,
         permits,
         removes_directory: false,
     })
@@ -492,11 +487,10 @@ async fn failing_calls(client: &Client) -> Vec<(&'static str, Call<Result<(), St
     ]
 }
 
-/// Refuses the next requests, so many of them.
+/// Refuses this number of requests, starting with the next one.
 fn refuse_all(world: &World, requests: usize, code: ErrorCode) {
     for _ in 0..requests {
-        let at = At::Request { nth: 0, filter: Filter::default() };
-        world.server.inject(Fault::new(at, Action::Error(code)));
+        world.server.inject(Fault::new(At::request(0), Action::Error(code)));
     }
 }
 

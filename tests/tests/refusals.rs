@@ -16,7 +16,7 @@ use zk_tests::scene::{
     is_survived, pauses_ms, release, session, spawn, start_waiting,
 };
 use zk_tests::world::{World, run, sleep_ms};
-use zk_testserver::{Action, At, Fault, Filter, ServerConfig, ServerVersion};
+use zk_testserver::{Action, At, Fault, ServerConfig, ServerVersion};
 
 for_each_lock! {
     #[test] pairs: [
@@ -375,8 +375,7 @@ fn an_overloaded_server_does_not_stretch_the_timeout<C: Case>() {
         let client = world.client(FIRST).await;
         for nth in 0..100 {
             let action = Action::Error(ErrorCode::THROTTLED_OP);
-            let filter = Filter { op: Some(OpCode::CREATE2), ..Filter::default() };
-            world.server.inject(Fault::new(At::Request { nth, filter }, action));
+            world.server.inject(Fault::new(At::op(OpCode::CREATE2).after(nth), action));
         }
         let before = client.now();
         let lock = C::of(&client);

@@ -301,7 +301,8 @@ pub mod kind {
 /// cover them.
 #[doc(hidden)]
 pub mod machines {
-    pub use crate::exclusive::machine::{attempt::ExclusiveAttempt, profile::ExclusiveProfile};
+    pub use crate::exclusive::machine::attempt::ExclusiveAttempt;
+    pub use crate::lock::options::LockOptions;
     pub use crate::lock::outcome::{Changed, Held, NotChanged, NotHeld, Restart, Tally, Znode};
     pub use crate::lock::recipe::{Attempt, Change, LockRemoval};
     pub use crate::machine::{Leaving, Refusal, Removal};

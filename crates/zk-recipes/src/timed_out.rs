@@ -106,7 +106,7 @@ impl fmt::Display for LastSeen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::ConnectionLost(failure) => {
-                f.write_str("the connection was lost meanwhile, and there is no other one")?;
+                f.write_str("the connection was lost, and the client has not reconnected")?;
                 write_failure(f, failure.as_ref())
             }
             Self::NeverConnected(failure) => {

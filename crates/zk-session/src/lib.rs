@@ -110,45 +110,24 @@ pub mod recipe;
 
 mod connect_string;
 mod error;
-mod failure;
 mod host;
 #[cfg(all(test, feature = "tokio"))]
 mod messages;
-mod operations;
+mod operation;
 mod random;
-mod target;
 mod time;
 mod types;
 
-#[cfg(feature = "tokio")]
-mod builder;
 #[cfg(feature = "tokio")]
 mod chroot;
 #[cfg(feature = "tokio")]
 mod client;
 #[cfg(feature = "tokio")]
-mod create;
-#[cfg(feature = "tokio")]
 mod driver;
 #[cfg(feature = "tokio")]
 mod ensemble;
 #[cfg(feature = "tokio")]
-mod health;
-#[cfg(feature = "tokio")]
-mod lane;
-#[cfg(feature = "tokio")]
-mod latency;
-#[cfg(feature = "tokio")]
-#[doc(hidden)]
-pub mod metrics;
-#[cfg(feature = "tokio")]
-mod multi;
-#[cfg(feature = "tokio")]
-mod multi_read;
-#[cfg(feature = "tokio")]
-mod op;
-#[cfg(feature = "tokio")]
-mod stats;
+mod report;
 #[cfg(feature = "tokio")]
 mod watch;
 #[cfg(feature = "tokio")]
@@ -160,43 +139,45 @@ pub use jute_codec::{
 
 pub use crate::connect_string::ConnectString;
 pub use crate::error::{
-    ChrootDefect, ConfigError, ConnectError, HandOverError, HostDefect, OpError, OptionDefect,
-    Outcome, PathDefect, WatchEnded,
+    ChrootDefect, ConfigError, ConnectError, ConnectionFailure, FailureCause, HandOverError,
+    HostDefect, OpError, OptionDefect, Outcome, PathDefect, SaslFailure, Target, TlsFailure,
+    TransportError, WatchEnded,
 };
-pub use crate::failure::sasl::SaslFailure;
-pub use crate::failure::tls::TlsFailure;
-pub use crate::failure::{ConnectionFailure, FailureCause, TransportError};
 pub use crate::host::{DEFAULT_PORT, Host};
 pub use crate::machine::{
     Attempt, DisconnectCause, EndCause, InvalidTicket, Lease, LeaseDefect, SessionState,
     SessionTicket, SlowCommits, Status, WatchMode,
 };
-pub use crate::target::Target;
 pub use crate::time::Time;
 pub use crate::types::{Identity, SessionId, Stat, Version, WatchedEvent, Zxid};
 
 #[cfg(feature = "tokio")]
 pub use crate::{
-    builder::{
+    client::builder::{
         ClientBuilder, REQUEST_LIMIT_DEFAULT, RESPONSE_LIMIT_DEFAULT, SESSION_TIMEOUT_DEFAULT,
     },
     client::{Client, CloseOutcome, StateStream},
-    create::{CreateOptions, Created},
     driver::clock::Clock,
     driver::host_source::{HostSource, LookUp},
     driver::transport::{Connecting, Stream, Tcp, Transport},
     ensemble::{
         ConfigVersion, EnsembleConfig, Member, MemberAddress, MemberDefect, Reconfig, Role,
     },
-    health::Health,
-    multi::{Multi, MultiError, MultiOutcome},
-    multi_read::{MultiRead, ReadOutcome},
-    op::Op,
-    stats::{RequestStats, Stats},
+    operation::create::{CreateOptions, Created},
+    operation::multi::{Multi, MultiError, MultiOutcome},
+    operation::multi_read::{MultiRead, ReadOutcome},
+    operation::op::Op,
+    report::health::Health,
+    report::stats::{RequestStats, Stats},
     watch::item::{GapCause, WatchItem},
     watch::stream::{WATCH_CAPACITY_DEFAULT, WatchOptions, WatchStream},
     watch::watcher::Watcher,
 };
+
+// Public only for `zk-recipes`, which declares the metrics of locks in the same way.
+#[cfg(feature = "tokio")]
+#[doc(hidden)]
+pub use crate::report::metrics;
 
 #[cfg(feature = "tls")]
 pub use crate::driver::tls::{Tls, TlsBuilder};

@@ -7,15 +7,12 @@ use std::time::Duration;
 use jute_codec::{DecodeErrorKind, ErrorCode, FrameError, OpCode};
 
 use crate::error::{
-    ChrootDefect, ConfigError, ConnectError, HandOverError, HostDefect, OpError, OptionDefect,
-    Outcome, PathDefect, WatchEnded,
+    ChrootDefect, ConfigError, ConnectError, ConnectionFailure, FailureCause, HandOverError,
+    HostDefect, OpError, OptionDefect, Outcome, PathDefect, SaslFailure, Target, TlsFailure,
+    TransportError, WatchEnded,
 };
-use crate::failure::sasl::SaslFailure;
-use crate::failure::tls::TlsFailure;
-use crate::failure::{ConnectionFailure, FailureCause, TransportError};
 use crate::machine::{DisconnectCause, LeaseDefect};
-use crate::multi::MultiError;
-use crate::target::Target;
+use crate::operation::multi::MultiError;
 
 /// Appends the messages of examples of an enum. A variant that is missing here does not compile, and
 /// a variant without an example fails.

@@ -206,6 +206,46 @@ impl At {
         Self::Event { nth, filter: Filter::default() }
     }
 
+    /// Lets this many matching requests, events or handshakes pass first.
+    #[must_use]
+    pub fn after(mut self, matches: usize) -> Self {
+        match &mut self {
+            Self::Request { nth, .. } | Self::Event { nth, .. } | Self::Connect { nth } => {
+                *nth = matches;
+            }
+        }
+        self
+    }
+
+    /// Counts only the requests or events of this session.
+    ///
+    /// # Panics
+    ///
+    /// If this is a handshake, which has no filter.
+    #[must_use]
+    pub fn of_session(mut self, session: SessionId) -> Self {
+        self.filter_mut().session = Some(session);
+        self
+    }
+
+    /// Counts only the requests or events whose path begins with this prefix.
+    ///
+    /// # Panics
+    ///
+    /// If this is a handshake, which has no filter.
+    #[must_use]
+    pub fn below(mut self, path_prefix: impl Into<String>) -> Self {
+        self.filter_mut().path_prefix = Some(path_prefix.into());
+        self
+    }
+
+    fn filter_mut(&mut self) -> &mut Filter {
+        match self {
+            Self::Request { filter, .. } | Self::Event { filter, .. } => filter,
+            Self::Connect { .. } => panic!("a handshake has no filter: {self:?}"),
+        }
+    }
+
     /// Returns the moment of the handshake after `nth` others.
     pub fn connect(nth: usize) -> Self {
         Self::Connect { nth }

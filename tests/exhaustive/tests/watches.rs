@@ -15,7 +15,7 @@ use zk_session::{
 };
 use zk_tests::meter::Pace;
 use zk_tests::world::{World, run, sleep_ms};
-use zk_testserver::{Action, At, Fault, Filter, ServerConfig};
+use zk_testserver::{Action, At, Fault, ServerConfig};
 
 const ONE_SHOT: usize = 100_000;
 const PERSISTENT: usize = 1_000;
@@ -63,8 +63,7 @@ async fn survive(cut: Option<(usize, Action)>) {
     assert_eq!(server.watch_count(), ONE_SHOT + PERSISTENT);
 
     if let Some((nth, action)) = cut.clone() {
-        let filter = Filter { op: Some(OpCode::SET_WATCHES), ..Filter::default() };
-        world.inject(vec![Fault::new(At::Request { nth, filter }, action)]);
+        world.inject(vec![Fault::new(At::op(OpCode::SET_WATCHES).after(nth), action)]);
     }
     let (before, sent) = (client.status(), world.traffic().sent);
     server.disconnect_all();

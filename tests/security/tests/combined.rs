@@ -104,7 +104,7 @@ fn a_client_authenticates_again_where_a_new_list_leads_it() {
 fn a_read_only_server_behind_tls_and_sasl_serves_reads_until_it_accepts_writes() {
     run(async {
         let (server, network) = (server(), Network::default());
-        let builder = builder("in-process").transport(network.tls(&server)).read_only(true);
+        let builder = builder("in-process").transport(network.tls(&server)).read_only();
         let client = builder.connect().await.expect("the password is right");
         create_secret(&client).await;
         let session = client.session_id();
@@ -149,7 +149,7 @@ fn a_server_that_accepts_writes_is_found_behind_tls() {
                 way.connect(host, attempt).await
             }
         };
-        let builder = builder("in-process:1,in-process:2").transport(transport).read_only(true);
+        let builder = builder("in-process:1,in-process:2").transport(transport).read_only();
         let client = builder.connect().await.expect("the password is right");
         create_secret(&client).await;
         let session = client.session_id();

@@ -183,7 +183,7 @@ async fn cuts_cost_no_session_no_identity_no_watch_and_no_request() {
     let scene = Scene::new("cuts");
     let mut client = scene.with_keytab(&[&server(), "cuts=/gssapi-cut"]).await;
     assert_eq!(client.beginning, "cutting");
-    // If the client waits in vain, it says for what.
+    // A client that gives up says what it has waited for.
     let line = timeout(PATIENCE * 2, client.output.next_line()).await.expect("the client ends");
     let line = line.expect("the output is text").expect("the client does not panic");
     let numbers: Option<Vec<usize>> = line.split(' ').map(|number| number.parse().ok()).collect();

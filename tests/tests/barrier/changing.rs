@@ -1,4 +1,4 @@
-//! Closing and opening: at most once, whatever is lost.
+//! A barrier is closed and opened at most once, whatever is lost.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -7,7 +7,7 @@ use tokio::task::JoinHandle;
 use zk_recipes::{Acl, Barrier, Client, ErrorCode, FailedAction, RecipeError};
 use zk_tests::scene::{FIRST, SECOND, partition, poll_times, session, spawn};
 use zk_tests::world::{Enumeration, World, run, sleep_ms};
-use zk_testserver::{Action, At, Fault, Filter, ServerConfig, ServerVersion};
+use zk_testserver::{Action, At, Fault, ServerConfig, ServerVersion};
 
 use crate::{OUTAGE, PATH, barrier, check_clean, close, first_session, is_closed, open};
 
@@ -184,8 +184,8 @@ fn an_overloaded_server_gets_few_requests() {
         let client = world.client(FIRST).await;
         close(&world);
         for _ in 0..1_000 {
-            let at = At::Request { nth: 0, filter: Filter::default() };
-            world.server.inject(Fault::new(at, Action::Error(ErrorCode::THROTTLED_OP)));
+            let throttled = Action::Error(ErrorCode::THROTTLED_OP);
+            world.server.inject(Fault::new(At::request(0), throttled));
         }
         let before = world.traffic().requests;
         let waited = barrier(&client).wait().timeout(Duration::from_secs(60)).await;

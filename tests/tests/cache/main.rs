@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use jute_codec::{ErrorCode, OpCode};
 use zk_recipes::{Cache, CacheError, CacheEvent};
-use zk_testserver::{Action, At, Fault, Filter, TestServer};
+use zk_testserver::{Action, At, Fault, TestServer};
 
 /// Children of the root, as many as are read together.
 const WIDE: [&str; 16] = [
@@ -26,9 +26,8 @@ const WIDE: [&str; 16] = [
 /// Makes the server refuse persistent watches this many times, as servers before 3.6 do.
 fn refuse_persistent_watches(server: &TestServer, times: usize) {
     for _ in 0..times {
-        let filter = Filter { op: Some(OpCode::ADD_WATCH), ..Filter::default() };
-        let action = Action::Error(ErrorCode::UNIMPLEMENTED);
-        server.inject(Fault::new(At::Request { nth: 0, filter }, action));
+        let unknown = Action::Error(ErrorCode::UNIMPLEMENTED);
+        server.inject(Fault::new(At::op(OpCode::ADD_WATCH), unknown));
     }
 }
 

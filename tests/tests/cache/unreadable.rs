@@ -88,7 +88,9 @@ fn a_path_that_may_not_be_read_is_an_error_that_names_it() {
         client.create("/t/a", "", CreateMode::Persistent).await.unwrap();
         set_readable(&client, "/t", false).await;
         for accepts in [false, true] {
-            let mut cache = Cache::tree(&client, "/t").accept_unreadable(accepts).build().unwrap();
+            let builder = Cache::tree(&client, "/t");
+            let builder = if accepts { builder.accept_unreadable() } else { builder };
+            let mut cache = builder.build().unwrap();
             for _ in 0..2 {
                 check_unreadable(cache.complete().await, "/t");
                 assert!(!cache.is_complete() && !cache.is_missing());
@@ -112,7 +114,7 @@ fn what_was_known_of_a_znode_stays_when_it_may_no_longer_be_read() {
             client.create(path, path.to_owned(), CreateMode::Persistent).await.unwrap();
         }
         let mut strict = Cache::tree(&client, "/t").build().unwrap();
-        let mut lenient = Cache::tree(&client, "/t").accept_unreadable(true).build().unwrap();
+        let mut lenient = Cache::tree(&client, "/t").accept_unreadable().build().unwrap();
         strict.complete().await.unwrap();
         lenient.complete().await.unwrap();
         set_readable(&client, "/t/a", false).await;

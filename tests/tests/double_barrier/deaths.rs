@@ -4,9 +4,11 @@ use std::future::IntoFuture as _;
 
 use jute_codec::OpCode;
 use zk_recipes::{ErrorCode, RecipeError};
-use zk_tests::scene::{CODES, FIRST, SECOND, THIRD, at_op, is_survived, session, spawn};
+use zk_tests::scene::{
+    CODES, FIRST, SECOND, THIRD, at_op, at_request, is_survived, session, spawn,
+};
 use zk_tests::world::{World, run, sleep_ms};
-use zk_testserver::{Action, At, Fault, Filter};
+use zk_testserver::{Action, At, Fault};
 
 use crate::{PATH, barrier, check_clean, enter, entered, leave, left, present, until_present};
 
@@ -133,8 +135,7 @@ fn every_code_at_every_request_is_reported_or_survived() {
                 let (client, other) = (world.client(FIRST).await, world.client(SECOND).await);
                 world.server.admin_create("/barriers", b"", None);
                 world.server.admin_create(PATH, b"", None);
-                let filter = Filter { session: Some(session(&client)), ..Filter::default() };
-                let fault = Fault::new(At::Request { nth, filter }, Action::Error(code));
+                let fault = at_request(session(&client), nth, Action::Error(code));
                 let two = enter(&other, 2);
                 until_present(&world, 1).await;
                 world.server.inject(fault);
@@ -171,8 +172,8 @@ fn an_overloaded_server_gets_few_requests() {
         let world = World::new();
         let client = world.client(FIRST).await;
         for _ in 0..1_000 {
-            let at = At::Request { nth: 0, filter: Filter::default() };
-            world.server.inject(Fault::new(at, Action::Error(ErrorCode::THROTTLED_OP)));
+            let throttled = Action::Error(ErrorCode::THROTTLED_OP);
+            world.server.inject(Fault::new(At::request(0), throttled));
         }
         let before = world.traffic().requests;
         let late = barrier(&client, 1).enter().timeout(crate::PATIENCE).await;

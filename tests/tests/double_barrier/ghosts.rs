@@ -7,7 +7,7 @@ use std::time::Duration;
 use zk_recipes::{Client, RecipeError, SessionId, Version};
 use zk_tests::scene::{FIRST, SECOND, THIRD, session, spawn};
 use zk_tests::world::{World, run, sleep_ms};
-use zk_testserver::{Action, At, Fault, Filter};
+use zk_testserver::{Action, At, Fault};
 
 use crate::{
     PATH, PATIENCE, barrier, check_clean, enter, entered, first_session, leave, left, until_present,
@@ -38,12 +38,8 @@ async fn walk(client: Client) -> (Vec<Version>, usize) {
 }
 
 fn moments(session: SessionId) -> impl Iterator<Item = At> {
-    let filter = Filter { session: Some(session), ..Filter::default() };
-    let at = move |nth, is_event| {
-        let filter = filter.clone();
-        if is_event { At::Event { nth, filter } } else { At::Request { nth, filter } }
-    };
-    (0..16).flat_map(move |nth| [at(nth, false), at(nth, true)])
+    let moments = (0..16).flat_map(|nth| [At::request(nth), At::event(nth)]);
+    moments.map(move |at| at.of_session(session))
 }
 
 #[test]
@@ -100,13 +96,13 @@ fn a_participant_that_was_counted_is_inside_although_its_session_has_ended() {
         let (client, other) = (world.client(FIRST).await, world.client(SECOND).await);
         let mine = enter(&client, 2);
         until_present(&world, 1).await;
-        let filter = Filter { session: Some(session(&client)), ..Filter::default() };
         let theirs = enter(&other, 2);
         // The first one is told by its session's last event that the round is complete.
         let name = world.server.children(PATH).expect("it exists").remove(0);
         let version = || world.server.stat(PATH).expect("it exists").version;
         let before = version();
-        world.server.inject(Fault::new(At::Event { nth: 1, filter }, Action::Expire));
+        let last_event = At::event(1).of_session(session(&client));
+        world.server.inject(Fault::new(last_event, Action::Expire));
         let (mine, theirs) = (entered(&world, mine).await, entered(&world, theirs).await);
         assert_eq!(mine.round(), theirs.round(), "\n{}", world.trace());
         assert_eq!((mine.has_left(), theirs.has_left()), (true, false));

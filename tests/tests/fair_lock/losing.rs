@@ -11,7 +11,7 @@ use zk_recipes::{
 };
 use zk_tests::case::LOCK;
 use zk_tests::world::{SESSION_TIMEOUT, World, run, sleep_ms};
-use zk_testserver::{Action, At, Fault, Filter, ServerConfig};
+use zk_testserver::{Action, At, Fault, ServerConfig};
 
 use crate::{
     FIRST, SECOND, at_op, create_directory, granted, holder, partition, queue_up, release, session,
@@ -328,9 +328,8 @@ fn deleting_the_znode_is_seen_though_the_waiter_failed_to_watch_it() {
             let session = session(&client);
             let late = Action::Delay(Duration::from_millis(100));
             world.server.inject(at_op(session, OpCode::GET_CHILDREN, late));
-            let own_read =
-                Filter { session: Some(session), op: Some(OpCode::GET_DATA), ..Filter::default() };
-            world.server.inject(Fault::new(At::Request { nth: 1, filter: own_read }, action));
+            let own_read = At::op(OpCode::GET_DATA).of_session(session).after(1);
+            world.server.inject(Fault::new(own_read, action));
             let waiter = spawn(World::lock(&client).acquire().into_future());
             sleep_ms(50).await;
             assert!(world.server.admin_delete(&ahead));

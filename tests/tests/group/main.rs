@@ -15,7 +15,7 @@ use jute_codec::{ErrorCode, OpCode};
 use zk_recipes::{Client, Group, GroupChange, GroupWatch, Membership, MembershipState};
 use zk_session::recipe::Session;
 use zk_tests::world::{World, sleep_ms};
-use zk_testserver::{Action, At, Fault, Filter, TestServer};
+use zk_testserver::{Action, At, Fault, TestServer};
 
 /// The directory of the group.
 const GROUP: &str = "/services/x/members";
@@ -36,9 +36,8 @@ fn watch(client: &Client, watches_data: bool) -> GroupWatch {
 /// Makes the server refuse persistent watches this many times, as servers before 3.6 do.
 fn refuse_persistent_watches(server: &TestServer, times: usize) {
     for _ in 0..times {
-        let filter = Filter { op: Some(OpCode::ADD_WATCH), ..Filter::default() };
-        let action = Action::Error(ErrorCode::UNIMPLEMENTED);
-        server.inject(Fault::new(At::Request { nth: 0, filter }, action));
+        let unknown = Action::Error(ErrorCode::UNIMPLEMENTED);
+        server.inject(Fault::new(At::op(OpCode::ADD_WATCH), unknown));
     }
 }
 

@@ -7,7 +7,7 @@ use zk_recipes::{ErrorCode, GroupChange, RecipeError};
 use zk_tests::meter::Pace;
 use zk_tests::scene::{FIRST, SECOND, at_op, partition, poll_times, session};
 use zk_tests::world::{World, run, sleep_ms};
-use zk_testserver::{Action, At, Fault, Filter};
+use zk_testserver::{Action, At, Fault};
 
 use crate::{GROUP, changes, check_clean, create_directory, group, join, path, watch};
 
@@ -249,9 +249,7 @@ fn a_change_between_two_reads_of_a_flight_is_reported() {
             let (a, b) = (join(&other, "a", "1").await, join(&other, "b", "1").await);
             let mut watch = group(&client).watch();
             // The server has read a, and reads b later. The event of a precedes the reply of b.
-            let own = Some(session(&client));
-            let filter = Filter { session: own, op: Some(OpCode::GET_DATA), ..Filter::default() };
-            let at = At::Request { nth: 1, filter };
+            let at = At::op(OpCode::GET_DATA).of_session(session(&client)).after(1);
             world.server.inject(Fault::new(at, Action::Pause(Duration::from_millis(200))));
             let (changes, left) = tokio::join!(changes(&mut watch), async {
                 sleep_ms(50).await;

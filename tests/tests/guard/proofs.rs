@@ -5,19 +5,14 @@ use zk_recipes::{FailedAction, FairLock, LockError, LockState};
 use zk_tests::meter::Pace;
 use zk_tests::scene::{FIRST, hold, pauses_ms, release};
 use zk_tests::world::{World, run, sleep_ms};
-use zk_testserver::{Action, At, Fault, Filter};
+use zk_testserver::{Action, At, Fault};
 
 const LOCKS: usize = 200;
 
 /// Lets the server refuse this number of writes that prove a lock.
 fn refuse_proofs(world: &World, code: ErrorCode, count: usize) {
-    let of_locks = || Filter {
-        op: Some(OpCode::MULTI),
-        path_prefix: Some("/locks".to_owned()),
-        ..Filter::default()
-    };
     for nth in 0..count {
-        let at = At::Request { nth, filter: of_locks() };
+        let at = At::op(OpCode::MULTI).below("/locks").after(nth);
         world.server.inject(Fault::new(at, Action::Error(code)));
     }
 }

@@ -199,7 +199,7 @@ where
         }
         world.server.admin_set_data(guard.path(), b"__REVOKE__");
         assert!(is_told(&guard, SOON).await, "\n{}", world.trace());
-        // Whoever writes again does not take the request back.
+        // A client that writes the data again does not take the request back.
         world.server.admin_set_data(guard.path(), b"x");
         sleep_ms(1_000).await;
         assert!(is_told(&guard, SOON).await);

@@ -152,6 +152,8 @@ async fn work_queue(client: &Client) -> Result<(), WorkQueueError> {
     queue.put_batch(["a", "b", "c"]).await?;
     queue.length().await?;
     for leased in queue.take_batch(2).timeout(SECOND).await? {
+        leased.validate().await?;
+        leased.run(async {}).stop_at_risk().await?;
         leased.ack().await?;
     }
     queue.take().timeout(SECOND).await?.give_back().await?;

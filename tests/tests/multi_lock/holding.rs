@@ -1,4 +1,4 @@
-//! The guard: it is as good as its weakest lock.
+//! The guard is as good as its weakest lock.
 
 use std::time::Duration;
 

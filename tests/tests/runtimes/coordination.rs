@@ -31,11 +31,11 @@ const BARRIER: &str = "/barriers/x";
 const ENTERED: &str = "/barriers/entered";
 const MEETING: &str = "/barriers/meeting";
 const GROUP: &str = "/groups/x";
-/// Watches of all that is in use: of two leases, three memberships, a value, a group and its members,
-/// and locks.
+/// Number of watches of the recipes in use: two leases, three memberships, a value, a group with its
+/// members, and locks.
 const WATCHES: usize = 15;
-/// Watches of the calls that wait: for an item, for the barrier, for the double barrier, for the sum, and
-/// for three locks.
+/// Number of watches of the calls that wait for an item, for the barrier, for the double barrier, for
+/// the sum, and for three locks.
 const WAIT_WATCHES: usize = 10;
 /// The same without the sum.
 const SHORT_WAIT_WATCHES: usize = WAIT_WATCHES - 1;
@@ -191,13 +191,13 @@ fn all_waits(client: &Client) -> Vec<Call> {
     waits(client).into_iter().chain(compound::waits(client)).collect()
 }
 
-/// Returns whether what is in use is watched: each guard and each membership has its watch.
+/// Returns whether each guard and each membership has its watch.
 fn is_watched(server: &TestServer) -> bool {
     server.watch_count() >= WATCHES
 }
 
-/// Returns whether the calls of [`waits`] and [`compound::waits`] wait: each has its znode or its
-/// watches, of which there are this many.
+/// Returns whether all calls of [`waits`] and [`compound::waits`] wait, because each has its znode or
+/// its watches, of which there are this many.
 fn all_wait(server: &TestServer, watches: usize) -> bool {
     let has_children = |path| server.children(path).is_some_and(|names| !names.is_empty());
     let is_watched = server.watch_count() >= WATCHES + watches;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use jute_codec::{EventType, OpCode, Request, Response, Stat, Zxid};
 use zk_recipes::machine::{Input, Repeating, SessionView, Step, WatchNumber};
 use zk_recipes::machines::{
-    Changed, Downgrade, NameForm, NotChanged, QueueNames, QueueProfile, Znode,
+    Changed, Downgrade, LockOptions, NameForm, NotChanged, QueueNames, QueueProfile, Znode,
 };
 use zk_recipes::{
     Acl, AtRiskPolicy, DowngradeError, ErrorCode, LockError, LockState, LostReason, OpError,
@@ -15,10 +15,10 @@ use zk_recipes::{
 use zk_session::machine::Reply;
 use zk_tests::case::LOCK;
 use zk_tests::scene::{
-    FIRST, SECOND, at_op, partition, pauses_ms, place_of, release, session, spawn,
+    FIRST, SECOND, at_op, at_request, partition, pauses_ms, place_of, release, session, spawn,
 };
 use zk_tests::world::{World, run, sleep_ms};
-use zk_testserver::{Action, At, Fault, Filter, ServerConfig};
+use zk_testserver::{Action, At, Fault, ServerConfig};
 
 use crate::Access::{Read, Write};
 use crate::{granted, queue_up, writer};
@@ -241,9 +241,7 @@ fn the_end_of_the_session_at_any_request_behind_a_lost_reply_loses_the_lock() {
                 let (client, guard) = writer(&world, FIRST).await;
                 let id = session(&client);
                 world.server.inject(at_op(id, OpCode::MULTI, cut.clone()));
-                let filter = Filter { session: Some(id), ..Filter::default() };
-                let expiry = Fault::new(At::Request { nth, filter }, Action::Expire);
-                world.server.inject(expiry);
+                world.server.inject(at_request(id, nth, Action::Expire));
                 let ended = guard.downgrade().await;
                 let fired = world.server.pending_faults().is_empty();
                 world.server.clear_faults();
@@ -428,9 +426,7 @@ fn errors_behind_a_lost_reply_are_survived() {
                     let (client, guard) = writer(&world, FIRST).await;
                     let id = session(&client);
                     world.server.inject(at_op(id, OpCode::MULTI, cut.clone()));
-                    let filter = Filter { session: Some(id), ..Filter::default() };
-                    let at = At::Request { nth, filter };
-                    world.server.inject(Fault::new(at, Action::Error(code)));
+                    world.server.inject(at_request(id, nth, Action::Error(code)));
                     let reading = guard.downgrade().await.expect("the lock is held");
                     let fired = world.server.pending_faults().is_empty();
                     world.server.clear_faults();
@@ -465,11 +461,8 @@ fn profile() -> QueueProfile {
     let writer = NameForm::known("-__WRIT__", "__WRIT__");
     let reader = NameForm::known("-__READ__", "__READ__");
     QueueProfile {
-        directory: "/l".into(),
+        options: LockOptions { path: "/l".into(), acl: Acl::open(), ..LockOptions::default() },
         names: QueueNames::shared(writer, reader, Role::Exclusive),
-        acl: Acl::open(),
-        identity: "".into(),
-        watch_check: None,
         permits: None,
         removes_directory: false,
     }

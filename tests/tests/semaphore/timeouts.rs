@@ -20,7 +20,7 @@ fn named(client: &Client, permits: u32, identity: &'static str) -> Semaphore {
         .expect("the options are legal")
 }
 
-/// Waits in vain, and returns what the timeout says.
+/// Waits until the timeout, and returns its message.
 async fn seen(semaphore: &Semaphore) -> LastSeen {
     match semaphore.acquire().timeout(TIMEOUT).await {
         Err(LockError::TimedOut(timed_out)) => timed_out.seen,

@@ -12,16 +12,15 @@ use zk_tests::meter::Pace;
 use zk_tests::random::SplitMix64;
 use zk_tests::scene::{FIRST, SECOND, granted, granted_now, release, session, settle, spawn};
 use zk_tests::world::{World, run, run_within, sleep_ms};
-use zk_testserver::{Action, At, Fault, Filter};
+use zk_testserver::{Action, At, Fault};
 
 use crate::{Waiter, create_directory, hold, queue_up, semaphore, stored};
 
 /// Makes the server refuse persistent watches this many times, as servers before 3.6 do.
 fn refuse_persistent_watches(world: &World, times: usize) {
     for _ in 0..times {
-        let filter = Filter { op: Some(OpCode::ADD_WATCH), ..Filter::default() };
-        let action = Action::Error(ErrorCode::UNIMPLEMENTED);
-        world.server.inject(Fault::new(At::Request { nth: 0, filter }, action));
+        let unknown = Action::Error(ErrorCode::UNIMPLEMENTED);
+        world.server.inject(Fault::new(At::op(OpCode::ADD_WATCH), unknown));
     }
 }
 
@@ -241,8 +240,7 @@ fn a_waiter_whose_persistent_watch_is_lost_or_late_misses_no_release() {
             if !is_removed {
                 for _ in 0..4 {
                     let throttled = Action::Error(ErrorCode::THROTTLED_OP);
-                    let filter = Filter { op: Some(OpCode::ADD_WATCH), ..Filter::default() };
-                    world.server.inject(Fault::new(At::Request { nth: 0, filter }, throttled));
+                    world.server.inject(Fault::new(At::op(OpCode::ADD_WATCH), throttled));
                 }
             }
             let waiter = queue_up(&world, &semaphore(&two, 17)).await;

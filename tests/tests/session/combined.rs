@@ -52,7 +52,7 @@ impl Ensemble {
             }
         };
         let builder = Client::builder(hosts).clock(Clock::tokio()).lease(None).seed(1);
-        let builder = builder.transport(transport).read_only(true);
+        let builder = builder.transport(transport).read_only();
         builder.connect().await.expect("a member answers")
     }
 

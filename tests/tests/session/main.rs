@@ -37,12 +37,12 @@ use zk_tests::bare::Bare as _;
 use zk_tests::meter::Pace;
 use zk_tests::target::remove;
 use zk_tests::world::{self, SESSION_TIMEOUT, World, run, runtime, sleep_ms};
-use zk_testserver::{Action, At, Fault, Filter, ServerConfig, ServerVersion, Until};
+use zk_testserver::{Action, At, Fault, ServerConfig, ServerVersion, Until};
 
 const UNKNOWN: OpError = OpError::connection_loss(Outcome::Unknown);
 
 fn at_op(op: OpCode, action: Action) -> Fault {
-    Fault::new(At::Request { nth: 0, filter: Filter { op: Some(op), ..Filter::default() } }, action)
+    Fault::new(At::op(op), action)
 }
 
 async fn connected(client: &Client) {

@@ -9,7 +9,7 @@ use zk_session::{Client, CreateMode, Created, Op, OpError, Outcome, SessionState
 use zk_tests::meter::Pace;
 use zk_tests::scene::spawn;
 use zk_tests::world::{World, run, sleep_ms};
-use zk_testserver::{Action, At, Fault, Filter, Until};
+use zk_testserver::{Action, At, Fault, Until};
 
 const COUNT: usize = 1_000;
 /// The data of a request. All requests together are longer than the client gives to a transport at
@@ -188,8 +188,7 @@ fn a_cut_while_they_are_sent_changes_no_order_and_loses_none() {
                 let client = client(&world).await;
                 let session = client.session_id();
                 suspend(&world, &client).await;
-                let filter = Filter { op: Some(OpCode::CREATE2), ..Filter::default() };
-                let cut = Fault::new(At::Request { nth, filter }, action.clone());
+                let cut = Fault::new(At::op(OpCode::CREATE2).after(nth), action.clone());
                 world.server.inject(cut.refuse_for(Duration::from_secs(1)));
                 let first = results(issue(&client, 0)).await;
                 assert_eq!(client.state(), SessionState::Suspended, "{label}");

@@ -9,7 +9,7 @@ use zk_tests::world::{SESSION_TIMEOUT, World, run, sleep_ms};
 use zk_testserver::{Action, At, Fault, ServerConfig};
 
 async fn client(world: &World, seed: u64) -> Client {
-    world.client_with(seed, |builder| builder.read_only(true)).await
+    world.client_with(seed, |builder| builder.read_only()).await
 }
 
 async fn until(client: &Client, state: SessionState) {
@@ -59,7 +59,7 @@ fn a_read_only_server_is_used_when_its_turn_comes_and_left_for_a_better_one() {
     run(async {
         let world = World::with(ServerConfig::default().members(3));
         let transport = world.server.connector_by(|host: Host| usize::from(host.name == "zk2"));
-        let builder = Client::builder("zk1,zk2").transport(transport).read_only(true);
+        let builder = Client::builder("zk1,zk2").transport(transport).read_only();
         let builder = builder.session_timeout(SESSION_TIMEOUT).clock(Clock::tokio()).seed(1);
         let client = builder.connect().await.expect("the servers accept everybody");
         let session = client.session_id();

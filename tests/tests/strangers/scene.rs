@@ -25,7 +25,7 @@ pub(crate) enum Place {
     BelowProtected,
 }
 
-/// Who the peers are.
+/// The identities of the peers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Identities {
     /// Both peers have one identity, and the list is [`Acl::creator_all`].

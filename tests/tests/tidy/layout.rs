@@ -19,7 +19,7 @@ pub(crate) const RUST_FOLDERS: &[&str] = &["api/src/", "crates/", "fuzz/fuzz_tar
 /// The folders of the books, the most specific one first.
 pub(crate) const BOOKS: &[&str] = &["docs/internals/", "docs/"];
 
-pub(crate) const EXAMPLE_LINES_MAX: usize = 60;
+pub(crate) const EXAMPLE_LINES_MAX: usize = 70;
 pub(crate) const SOURCE_LINES_MAX: usize = 700;
 pub(crate) const OTHER_LINES_MAX: usize = 900;
 

@@ -13,7 +13,8 @@ const QUESTIONS: &str = include_str!("questions.txt");
 /// How many results a reader looks at.
 const RESULTS_MAX: usize = 5;
 
-/// Beginnings of words of this length count as the same word: "expire" and "expired".
+/// Words whose first letters agree count as the same word, such as "expire" and "expired". This is
+/// the number of these letters.
 const STEM_LENGTH: usize = 5;
 
 const STOP_WORDS: &str = "a again all although among an and another are as at be by can did do does \

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jute_codec::OpCode;
 use zk_recipes::FairLock;
 use zk_tests::world::{World, run, sleep_ms};
-use zk_testserver::{Action, At, Fault, Filter};
+use zk_testserver::{Action, At, Fault};
 
 use super::Recorder;
 
@@ -17,10 +17,7 @@ fn warnings(commit: Duration, has_lock: bool) -> usize {
         run(async {
             let world = World::new().leased().session_timeout(Duration::from_secs(6));
             let client = world.client(1).await;
-            let filter = Filter { op: Some(OpCode::MULTI), ..Filter::default() };
-            let late = |nth| {
-                Fault::new(At::Request { nth, filter: filter.clone() }, Action::Delay(commit))
-            };
+            let late = |nth| Fault::new(At::op(OpCode::MULTI).after(nth), Action::Delay(commit));
             world.inject((1..=200).map(late).collect());
             // The lease that begins with the session must not count any more: the guard would be
             // lost when it ends, and nothing would need a lease then.

@@ -8,7 +8,7 @@ use zk_tests::delayed::delayed;
 use zk_tests::meter::Pace;
 use zk_tests::scene::FIRST;
 use zk_tests::world::{Enumeration, World, run, session_of_first, sleep_ms};
-use zk_testserver::{Action, At, Fault, Filter};
+use zk_testserver::{Action, At, Fault};
 
 use crate::grow;
 
@@ -16,8 +16,7 @@ use crate::grow;
 const BUSY: Pace = Pace { per_second: 2_000, per_minute: 2_000 };
 
 fn at_delete(nth: usize, action: Action) -> Fault {
-    let filter = Filter { op: Some(OpCode::DELETE), ..Filter::default() };
-    Fault::new(At::Request { nth, filter }, action)
+    Fault::new(At::op(OpCode::DELETE).after(nth), action)
 }
 
 #[test]

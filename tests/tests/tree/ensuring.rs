@@ -6,7 +6,7 @@ use jute_codec::{ErrorCode, OpCode};
 use zk_recipes::{Acl, RecipeError, Tree};
 use zk_tests::scene::FIRST;
 use zk_tests::world::{Enumeration, World, run, session_of_first, sleep_ms};
-use zk_testserver::{Action, At, Fault, Filter};
+use zk_testserver::{Action, At, Fault};
 
 #[test]
 fn a_path_survives_every_pair_of_cuts() {
@@ -48,7 +48,7 @@ fn ancestors_are_persistent_unless_containers_are_wanted() {
         Tree::of(&client).ensure("/p/q/r").await.expect("nothing fails");
         let creates = |op| world.trace().matches(op).count();
         assert_eq!(creates("createContainer"), 0, "\n{}", world.trace());
-        Tree::of(&client).containers(true).ensure("/c/d/e").await.expect("nothing fails");
+        Tree::of(&client).containers().ensure("/c/d/e").await.expect("nothing fails");
         assert!(client.exists("/c/d").await.expect("it answers").is_some());
         assert!(client.exists("/p/q").await.expect("it answers").is_some());
     });
@@ -59,13 +59,7 @@ fn the_session_may_expire_meanwhile() {
     run(async {
         let world = World::new();
         let client = world.client(1).await;
-        let lost = Fault::new(
-            At::Request {
-                nth: 0,
-                filter: Filter { op: Some(OpCode::CREATE2), ..Filter::default() },
-            },
-            Action::CutBefore,
-        );
+        let lost = Fault::new(At::op(OpCode::CREATE2), Action::CutBefore);
         world.server.inject(lost.refuse_for(Duration::from_secs(40)));
         Tree::of(&client).ensure("/a/b").await.expect("the next session creates it");
         assert!(world.server.stat("/a/b").is_some());

@@ -3,13 +3,12 @@
 use jute_codec::{ErrorCode, OpCode};
 use zk_session::{Client, CreateMode, CreateOptions, OpError, Outcome};
 use zk_tests::world::{World, run};
-use zk_testserver::{Action, At, Fault, Filter};
+use zk_testserver::{Action, At, Fault};
 
 const PERSISTENT: CreateMode = CreateMode::Persistent;
 
 fn at_create(nth: usize, action: Action) -> Fault {
-    let filter = Filter { op: Some(OpCode::CREATE2), ..Filter::default() };
-    Fault::new(At::Request { nth, filter }, action)
+    Fault::new(At::op(OpCode::CREATE2).after(nth), action)
 }
 
 async fn create(client: &Client, path: &str) -> Result<String, OpError> {

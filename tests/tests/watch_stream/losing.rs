@@ -4,7 +4,7 @@ use jute_codec::OpCode;
 use zk_session::{CreateMode, EventType, OpError, SessionState, WatchEnded, WatchItem, WatchMode};
 use zk_tests::wait::status;
 use zk_tests::world::{Enumeration, World, run, sleep_ms};
-use zk_testserver::{Action, At, Fault, Filter};
+use zk_testserver::{Action, At, Fault};
 
 use crate::{VERSIONS, world};
 
@@ -93,11 +93,8 @@ fn a_server_that_knows_no_persistent_watches_says_so_and_is_asked_once() {
         let world = World::new();
         let client = world.client(1).await;
         let stream = client.watch("/a", WatchMode::Persistent).await.unwrap();
-        let refuse = |op| {
-            let filter = Filter { op: Some(op), ..Filter::default() };
-            let action = Action::Error(jute_codec::ErrorCode::UNIMPLEMENTED);
-            Fault::new(At::Request { nth: 0, filter }, action)
-        };
+        let refuse =
+            |op| Fault::new(At::op(op), Action::Error(jute_codec::ErrorCode::UNIMPLEMENTED));
         world.inject(vec![refuse(OpCode::SET_WATCHES2), refuse(OpCode::ADD_WATCH)]);
         world.server.disconnect_all();
         let mut stream = stream;

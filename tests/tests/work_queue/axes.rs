@@ -11,10 +11,10 @@ use zk_recipes::{
 };
 use zk_tests::meter::Pace;
 use zk_tests::random::SplitMix64;
-use zk_tests::scene::{FIRST, SECOND, at_op, session, spawn};
+use zk_tests::scene::{FIRST, SECOND, at_op, at_request, session, spawn};
 use zk_tests::work_queue::{ENTRIES, LEASES, Ledger, QUEUE, check_clean, put_all, text};
 use zk_tests::world::{World, run_within, sleep_ms};
-use zk_testserver::{Action, At, Fault, Filter};
+use zk_testserver::Action;
 
 const CONSUMERS: u64 = 3;
 const PRODUCERS: u64 = 2;
@@ -150,11 +150,10 @@ fn choose<'a, T>(choices: &'a [T], random: &mut SplitMix64) -> &'a T {
 }
 
 fn cut(world: &World, session: SessionId, random: &mut SplitMix64) {
-    let filter = Filter { session: Some(session), ..Filter::default() };
-    let at = At::Request { nth: random.below(4) as usize, filter };
+    let nth = random.below(4) as usize;
     let action = if random.below(2) == 0 { Action::CutBefore } else { Action::CutAfter };
     let outage = Duration::from_millis(random.below(300));
-    world.server.inject(Fault::new(at, action).refuse_for(outage));
+    world.server.inject(at_request(session, nth, action).refuse_for(outage));
 }
 
 fn without(permission: Permissions) -> Vec<Acl> {

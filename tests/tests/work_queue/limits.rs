@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use jute_codec::OpCode;
-use zk_recipes::{Client, LockState, LostReason, WorkQueue, WorkQueueError};
+use zk_recipes::{Client, LockState, LostReason, Stopped, WorkQueue, WorkQueueError};
 use zk_tests::scene::{FIRST, SECOND, at_op, session, spawn};
 use zk_tests::work_queue::{
     LEASES, QUEUE, check_clean, children, drain, put_all, queue, start_taking, take, text, world,
@@ -78,6 +78,79 @@ fn an_item_that_is_acknowledged_in_time_is_not_affected() {
         sleep_ms(LIMIT_MS - 500).await;
         b.ack().await.expect("the lease is held");
         assert_eq!(jobs.length().await, Ok(0));
+        check_clean(&world, &[&client]).await;
+    });
+}
+
+#[test]
+fn a_body_that_works_on_an_item_ends_with_the_lease() {
+    run_within(Duration::from_secs(600), async {
+        let world = world();
+        let client = world.client(FIRST).await;
+        let jobs = limited(&client);
+        put_all(&jobs, &["a", "b", "c"]).await;
+        let (done, late, deleted) = (take(&jobs).await, take(&jobs).await, take(&jobs).await);
+        assert_eq!(done.run(async { 17 }).await, Ok(17));
+        done.ack().await.expect("a body leaves the lease as it is");
+
+        let lease = children(&world, LEASES).pop().expect("two items are leased");
+        assert!(world.server.admin_delete(&format!("{LEASES}/{lease}")));
+        let stopped = deleted.run(sleep_ms(LIMIT_MS)).await;
+        assert_eq!(stopped, Err(Stopped::Lost(LostReason::ZnodeDeleted)));
+
+        let stopped = late.run(sleep_ms(2 * LIMIT_MS)).await.map_err(WorkQueueError::from);
+        assert_eq!(stopped, Err(WorkQueueError::LeaseLost(HELD_TOO_LONG)));
+        drop((late, deleted));
+        assert_eq!(drain(&jobs).await, ["b", "c"]);
+        check_clean(&world, &[&client]).await;
+    });
+}
+
+#[test]
+fn the_time_that_remains_of_an_item_ends_with_the_session_lease_or_the_limit() {
+    run_within(Duration::from_secs(600), async {
+        let world = world().leased();
+        let client = world.client(FIRST).await;
+        let (jobs, free) = (limited(&client), queue(&client));
+        put_all(&jobs, &["a", "b"]).await;
+        let (limited, unlimited) = (take(&jobs).await, take(&free).await);
+        sleep_ms(LIMIT_MS - 2_000).await;
+        let left = unlimited.remaining().expect("the session has a lease");
+        assert!(left > Duration::from_secs(3), "{left:?}");
+        assert_eq!(limited.remaining(), Some(Duration::from_secs(2)));
+        sleep_ms(2_000).await;
+        assert_eq!(limited.remaining(), Some(Duration::ZERO));
+        assert!(unlimited.remaining() > Some(Duration::from_secs(3)));
+        unlimited.ack().await.expect("the lease is held");
+        drop(limited);
+        drain(&free).await;
+        check_clean(&world, &[&client]).await;
+    });
+}
+
+#[test]
+fn an_item_proves_its_lease() {
+    run_within(Duration::from_secs(600), async {
+        let world = world();
+        let client = world.client(FIRST).await;
+        let jobs = queue(&client);
+        put_all(&jobs, &["a", "b"]).await;
+        let (item, lost) = (take(&jobs).await, take(&jobs).await);
+        world.server.inject(at_op(session(&client), OpCode::MULTI, Action::CutAfter));
+        item.validate().await.expect("the lease is held");
+        let lease = children(&world, LEASES).pop().expect("two items are leased");
+        assert!(world.server.admin_delete(&format!("{LEASES}/{lease}")));
+        let refused = WorkQueueError::LeaseLost(LostReason::ZnodeDeleted);
+        assert_eq!(lost.validate().await, Err(refused));
+        world.server.disconnect_all();
+        world.server.inject(at_op(session(&client), OpCode::MULTI, Action::Freeze));
+        let late = item.validate().timeout(Duration::from_millis(500)).await;
+        assert!(
+            late.expect_err("no server answers").to_string().starts_with("timed out after 500ms")
+        );
+        item.ack().await.expect("the lease is what it was");
+        drop(lost);
+        drain(&jobs).await;
         check_clean(&world, &[&client]).await;
     });
 }

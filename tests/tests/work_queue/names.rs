@@ -12,7 +12,7 @@ use zk_tests::work_queue::{
     ENTRIES, LEASES, check_clean, children, drain, put_all, queue, take, world,
 };
 use zk_tests::world::{Enumeration, World, run, session_of_first, sleep_ms};
-use zk_testserver::{Action, At, Fault, Filter, ServerConfig};
+use zk_testserver::{Action, At, Fault, ServerConfig};
 
 /// The client whose connections are cut.
 const CUT: u64 = 1;
@@ -74,9 +74,8 @@ fn a_lease_that_is_older_than_its_item_does_not_count() {
             let world = reaping();
             let (client, other) = (world.client(FIRST).await, world.client(SECOND).await);
             put_all(&queue(&other), &["a"]).await;
-            let (session, path_prefix) = (Some(session(&client)), Some(LEASES.to_owned()));
-            let filter = Filter { session, path_prefix, ..Filter::default() };
-            let fault = Fault::new(At::Request { nth, filter }, Action::CutAfter);
+            let at_lease = At::request(nth).of_session(session(&client)).below(LEASES);
+            let fault = Fault::new(at_lease, Action::CutAfter);
             world.server.inject(fault.refuse_for(Duration::from_millis(300)));
             let taking = {
                 let queue = queue(&client);

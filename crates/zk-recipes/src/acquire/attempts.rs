@@ -143,7 +143,7 @@ async fn leased<K: Kind>(
         Ok(()) => Outcome::Held(guard),
         Err(Stopped::Lost(LostReason::ZnodeDeleted)) => Outcome::Restart(Restart::ZnodeGone),
         Err(Stopped::NoLease(slow)) => return Err(LockError::NoLease(slow)),
-        Err(Stopped::AtRisk | Stopped::Lost(_)) => Outcome::Restart(Restart::SessionOver),
+        Err(Stopped::AtRisk | Stopped::Lost(_)) => Outcome::Restart(Restart::SessionEnded),
     })
 }
 
@@ -182,7 +182,7 @@ fn into_guard<K: Kind>(attempt: RunningAttempt<K>, lock: &Lock<K>, held: Held) -
     Guard::new(start_keeper::<K>(lock.terms.clone(), feed, slot, removal, held, duty.span))
 }
 
-/// Returns what an attempt had seen when its time was up. Without a connection, the reason is that;
+/// Returns what an attempt had seen when its time was up. A missing connection is added elsewhere:
 /// see [`Begun::explain`](crate::engine::limited::Begun::explain).
 fn last_seen(attempt: &impl Attempt) -> LastSeen {
     match attempt.predecessor() {
@@ -306,7 +306,7 @@ mod tests {
         for not_held in [
             NotHeld::Busy,
             NotHeld::Failed(LockError::TimedOut(TimedOut::unexplained())),
-            NotHeld::Restart(Restart::SessionOver),
+            NotHeld::Restart(Restart::SessionEnded),
             NotHeld::Restart(Restart::ZnodeGone),
         ] {
             assert!(!is_provisional(&Err(not_held.clone())), "{not_held:?}");

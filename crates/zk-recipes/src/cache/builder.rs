@@ -67,11 +67,11 @@ impl CacheBuilder {
         self
     }
 
-    /// Sets whether the cache counts as complete although it could not read some znode or list below
-    /// its path. Those are reported as [`Unreadable`](crate::CacheEvent::Unreadable) in any case.
-    /// Default: no, because a part could be mistaken for the whole.
-    pub fn accept_unreadable(mut self, accept: bool) -> Self {
-        self.limits.accepts_unreadable = accept;
+    /// Lets the cache count as complete although it could not read some znode or list below its
+    /// path. Those are reported as [`Unreadable`](crate::CacheEvent::Unreadable) in any case.
+    /// Default: the cache is incomplete, because a part could be mistaken for the whole.
+    pub fn accept_unreadable(mut self) -> Self {
+        self.limits.accepts_unreadable = true;
         self
     }
 

@@ -17,6 +17,19 @@ pub struct CachedNode {
     pub stat: Stat,
 }
 
+impl CachedNode {
+    /// Returns whether this read shows an older state than another one.
+    pub(super) fn is_older(&self, other: &Self) -> bool {
+        let age = |stat: &Stat| (stat.czxid, stat.mzxid, stat.pzxid);
+        age(&self.stat) < age(&other.stat)
+    }
+
+    /// Returns how many bytes the znode takes in a cache.
+    pub(super) fn cost(&self, path: &str) -> usize {
+        path.len() + self.data.len() + NODE_COST
+    }
+}
+
 /// A change of a [`Cache`](crate::Cache).
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
@@ -61,3 +74,6 @@ pub enum CacheEvent {
         error: OpError,
     },
 }
+
+/// Bytes that a znode takes in addition to its path and its data.
+const NODE_COST: usize = 256;

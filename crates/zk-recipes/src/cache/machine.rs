@@ -14,27 +14,25 @@
 //! new znode. With one-shot watches, each znode has one watch on its data and one on its list.
 
 mod batch;
+mod read;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use bytestring::ByteString;
-use jute_codec::{
-    DataReply, ErrorCode, EventType, ReadOp, ReadRequest, ReadResult, Request, Response,
-};
+use jute_codec::{DataReply, ErrorCode, EventType, ReadOp, ReadResult, Request, Response};
 use zk_session::recipe::{Operation, WatchNumber};
 use zk_session::{OpError, Outcome, Stat, WatchMode};
 
 use self::batch::Batches;
 pub(super) use self::batch::operation;
+pub(super) use self::read::Read;
+use self::read::{Progress, Work};
 use super::error::CacheError;
 use super::event::{CacheEvent, CachedNode};
 use super::stats::CacheStats;
 use super::unreadable::{Aspect, Unreadable, is_marker};
-
-/// Bytes that a znode takes in addition to its path and its data.
-const NODE_COST: usize = 256;
 
 /// The limits of a cache.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -56,62 +54,6 @@ pub(super) enum Source {
     Persistent,
     /// A watch for each znode and list.
     OneShot,
-}
-
-/// A read to send.
-#[derive(Clone, Debug)]
-pub(super) struct Read {
-    pub(super) path: ByteString,
-    pub(super) aspect: Aspect,
-    /// The watch that it sets.
-    watch: Option<WatchNumber>,
-    /// Asks only whether the znode exists, because a read of a missing znode sets no watch.
-    is_exists: bool,
-}
-
-/// How far a read has progressed.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-enum Progress {
-    #[default]
-    Idle,
-    Queued,
-    InFlight {
-        /// Something has changed since it was sent.
-        again: bool,
-        /// The znode was deleted since, so the reply may be older than the deletion.
-        discard: bool,
-        /// Everything was requested again since.
-        is_late: bool,
-    },
-}
-
-impl Progress {
-    /// Records that the reply, if one is to come, may be too old.
-    fn discard(&mut self) {
-        if let Self::InFlight { again, discard, .. } = self {
-            (*again, *discard) = (true, true);
-        }
-    }
-}
-
-/// What is to be read of one path.
-#[derive(Clone, Copy, Debug, Default)]
-struct Work {
-    data: Progress,
-    list: Progress,
-    /// Everything below is read too.
-    is_deep: bool,
-    /// The next read asks only whether the znode exists.
-    awaits_creation: bool,
-}
-
-impl Work {
-    fn of(&mut self, aspect: Aspect) -> &mut Progress {
-        match aspect {
-            Aspect::Data => &mut self.data,
-            Aspect::List => &mut self.list,
-        }
-    }
 }
 
 /// The machine of a cache.
@@ -497,17 +439,17 @@ impl CacheMachine {
         // A slice of the reply would keep all received bytes in memory.
         let data = Bytes::copy_from_slice(&found.data.unwrap_or_default());
         self.batches.found(data.len());
-        let cost = cost(path, &data);
         let node = Arc::new(CachedNode { data, stat });
+        let cost = node.cost(path);
         match self.nodes.get(path).cloned() {
             None => {
                 self.bytes += cost;
                 self.nodes.insert(path.clone(), Arc::clone(&node));
                 self.news.push_back(CacheEvent::Added { path: path.clone(), node });
             }
-            Some(old) if is_older(&stat, &old.stat) => {}
+            Some(old) if node.is_older(&old) => {}
             Some(old) => {
-                self.bytes = self.bytes + cost - self::cost(path, &old.data);
+                self.bytes = self.bytes + cost - old.cost(path);
                 self.nodes.insert(path.clone(), Arc::clone(&node));
                 if (old.stat.czxid, old.stat.mzxid) != (stat.czxid, stat.mzxid) {
                     let path = path.clone();
@@ -593,7 +535,7 @@ impl CacheMachine {
         gone.sort_unstable_by(|one, other| other.cmp(one));
         for path in gone {
             if let Some(previous) = self.nodes.remove(&path) {
-                self.bytes -= cost(&path, &previous.data);
+                self.bytes -= previous.cost(&path);
                 self.news.push_back(CacheEvent::Removed { path, previous });
             }
         }
@@ -641,40 +583,6 @@ impl CacheMachine {
             });
         }
     }
-}
-
-impl Work {
-    fn of_ref(&self, aspect: Aspect) -> Progress {
-        match aspect {
-            Aspect::Data => self.data,
-            Aspect::List => self.list,
-        }
-    }
-}
-
-impl Read {
-    /// Returns the operation that reads.
-    pub(super) fn operation(&self) -> Operation {
-        let read = ReadRequest { path: self.path.clone(), watch: self.watch.is_some() };
-        let request = match self.aspect {
-            Aspect::Data if self.is_exists => Request::Exists(read),
-            Aspect::Data => Request::GetData(read),
-            Aspect::List => Request::GetChildren(read),
-        };
-        match self.watch {
-            Some(number) => Operation::watched(request, number),
-            None => Operation::new(request),
-        }
-    }
-}
-
-/// Returns whether a read shows an older state than another one.
-fn is_older(read: &Stat, known: &Stat) -> bool {
-    (read.czxid, read.mzxid, read.pzxid) < (known.czxid, known.mzxid, known.pzxid)
-}
-
-fn cost(path: &str, data: &Bytes) -> usize {
-    path.len() + data.len() + NODE_COST
 }
 
 #[cfg(test)]

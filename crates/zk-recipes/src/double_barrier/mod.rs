@@ -181,7 +181,7 @@ impl DoubleBarrier {
                 // The next survey deletes our znode, so that no other round counts it.
                 Met::Before => past.lose(own),
                 Met::Unknown => return Err(RecipeError::SessionExpired),
-                Met::SessionOver => past.lose(own),
+                Met::SessionEnded => past.lose(own),
                 Met::Gone => {
                     past.lose(own);
                     lost += 1;

@@ -165,8 +165,8 @@ impl Election {
         self.contenders()
     }
 
-    /// Reads who leads; `None` if there is no candidate. It costs one list and one read. If the
-    /// leader leaves between the two, the call starts again.
+    /// Returns the leader, or `None` if there is no candidate. The call costs one list and one read.
+    /// If the leader leaves between the two, it starts again.
     ///
     /// The answer is that of one server, which may be a moment behind the leader of the ensemble,
     /// and the leader may leave at any time: use it to find the leader, never to exclude others.
@@ -242,7 +242,7 @@ impl Kind for Lead {
     }
 
     fn describe(profile: &QueueProfile, output: &mut DebugStruct<'_, '_>) {
-        output.field("path", &profile.directory);
+        output.field("path", profile.directory());
     }
 }
 

@@ -86,7 +86,7 @@ impl Leaders {
                 Stage::Looking => match first_path(&self.client, &self.profile).await? {
                     Some(path) => self.stage = self.leading(path),
                     None => {
-                        let directory = &self.profile.directory;
+                        let directory = self.profile.directory();
                         let directory = Monitored::new(&self.client, directory, Aspect::Children);
                         self.stage = Stage::Vacant(directory);
                     }
@@ -138,7 +138,7 @@ impl Leader {
 impl fmt::Debug for Leaders {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Leaders")
-            .field("directory", &self.profile.directory)
+            .field("directory", self.profile.directory())
             .field("reported", &self.reported)
             .finish_non_exhaustive()
     }

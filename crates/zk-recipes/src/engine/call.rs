@@ -110,7 +110,7 @@ impl<'a, T, E, O> ScopedCall<'a, T, E, O> {
         self
     }
 
-    /// Returns what the call is about, unless it has begun.
+    /// Returns the client and the path of the call, unless it has begun.
     pub(crate) fn about(&self) -> Option<(&Client, &ByteString)> {
         if let State::New(begin) = &self.state {
             Some((begin.client(), begin.path()))
@@ -128,7 +128,7 @@ impl<'a, T, E, O> ScopedCall<'a, T, E, O> {
     }
 
     /// Creates a call with options of its own. `start` begins it when it is polled for the first
-    /// time, and its future gives up at the deadline by itself. `path` is what the call is about.
+    /// time, and its future gives up at the deadline by itself. `path` is the path that its errors name.
     pub(crate) fn with_options<F>(
         client: &Client,
         path: &ByteString,

@@ -279,7 +279,7 @@ impl Hold {
                 Some(ErrorCode::NO_NODE) => Proof::Lost(LostReason::ZnodeDeleted),
                 Some(code) => Proof::Refused(OpError::server(code)),
             },
-            Some(Verdict::SessionOver) => Proof::Lost(LostReason::SessionExpired),
+            Some(Verdict::SessionEnded) => Proof::Lost(LostReason::SessionExpired),
             Some(Verdict::Refused(error)) => Proof::Refused(error),
             Some(Verdict::Later(error)) => Proof::Later(error),
             Some(Verdict::NotApplied | Verdict::Unknown) | None => Proof::Open,
@@ -310,7 +310,7 @@ impl Hold {
                 Verdict::Done(_)
                 | Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }),
             ) => Proof::Lost(LostReason::ZnodeDeleted),
-            Some(Verdict::SessionOver) => Proof::Lost(LostReason::SessionExpired),
+            Some(Verdict::SessionEnded) => Proof::Lost(LostReason::SessionExpired),
             Some(Verdict::Refused(error)) => Proof::Refused(error),
             Some(Verdict::Later(error)) => Proof::Later(error),
             Some(Verdict::NotApplied | Verdict::Unknown) | None => Proof::Open,

@@ -7,7 +7,7 @@ use bytestring::ByteString;
 use jute_codec::Acl;
 
 /// The options that all locks have, as far as their machines need them.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct LockOptions {
     /// The path that identifies the lock: its directory, or the znode of an exclusive lock.
     pub path: ByteString,

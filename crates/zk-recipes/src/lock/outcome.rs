@@ -37,8 +37,8 @@ pub enum NotHeld {
 /// Why an attempt starts again.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Restart {
-    /// The session is over: the next attempt runs in the next session.
-    SessionOver,
+    /// The session has ended: the next attempt runs in the next session.
+    SessionEnded,
     /// The contender znode is gone although the session lives.
     ZnodeGone,
 }

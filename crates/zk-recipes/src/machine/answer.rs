@@ -29,8 +29,8 @@ pub enum Answer {
     Done(Response),
     /// The operation was refused. Or, if it may be issued again, servers have failed too often.
     Refused(OpError),
-    /// The session is over, and everything that belongs to it is gone.
-    SessionOver,
+    /// The session has ended, and everything that belongs to it is gone.
+    SessionEnded,
     /// There is no result, for this reason, which says whether the operation may have been applied.
     Unknown {
         /// The reason.
@@ -83,7 +83,7 @@ impl Answer {
         match verdict {
             Verdict::Done(response) => Self::Done(response),
             Verdict::Refused(error) => Self::Refused(error),
-            Verdict::SessionOver => Self::SessionOver,
+            Verdict::SessionEnded => Self::SessionEnded,
             Verdict::Later(_) | Verdict::NotApplied | Verdict::Unknown => Self::unknown(error),
         }
     }
@@ -109,7 +109,7 @@ impl Answer {
         match self {
             Self::Done(response) => Ok(response),
             Self::Refused(error) | Self::Unknown { error, .. } => Err(error),
-            Self::SessionOver => Err(OpError::session_expired(Outcome::Unknown)),
+            Self::SessionEnded => Err(OpError::session_expired(Outcome::Unknown)),
         }
     }
 }
@@ -119,7 +119,7 @@ impl From<Answer> for Verdict {
         match answer {
             Answer::Done(response) => Self::Done(response),
             Answer::Refused(error) => Self::Refused(error),
-            Answer::SessionOver => Self::SessionOver,
+            Answer::SessionEnded => Self::SessionEnded,
             Answer::Unknown { .. } => Self::Unknown,
         }
     }

@@ -55,7 +55,7 @@ pub(crate) enum Round {
     /// The server does not support containers: create the directory once more.
     Repeat,
     Failed(Failure),
-    SessionOver,
+    SessionEnded,
 }
 
 impl Directory {
@@ -149,7 +149,7 @@ impl Directory {
             Some(Answer::Refused(error)) => {
                 Round::Failed(Failure::new(FailedAction::Create, path, error))
             }
-            Some(Answer::SessionOver) => Round::SessionOver,
+            Some(Answer::SessionEnded) => Round::SessionEnded,
             Some(Answer::Done(_) | Answer::Unknown { .. }) | None => Round::Retry,
         };
         self.rounds += u32::from(matches!(round, Round::Retry));

@@ -78,7 +78,7 @@ impl Ensure {
                 self.make_directory(view)
             }
             Answer::Refused(error) | Answer::Unknown { error, .. } => self.failed(error),
-            Answer::SessionOver => self.stopped(),
+            Answer::SessionEnded => self.stopped(),
         }
     }
 
@@ -96,7 +96,7 @@ impl Ensure {
             Round::Retry => self.create(view),
             Round::Repeat => self.make_directory(view),
             Round::Failed(failure) => Step::Done(Err(failure)),
-            Round::SessionOver => self.stopped(),
+            Round::SessionEnded => self.stopped(),
         }
     }
 

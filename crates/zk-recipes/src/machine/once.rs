@@ -117,11 +117,11 @@ impl Once {
             }
             Answer::Refused(error) if self.is_in_doubt => self.undecided(error),
             Answer::Refused(error) => self.failed(error),
-            Answer::SessionOver if self.is_in_doubt || view.has_expired => {
+            Answer::SessionEnded if self.is_in_doubt || view.has_expired => {
                 let error = OpError::session_expired(Outcome::NotApplied);
                 if self.is_in_doubt { self.undecided(error) } else { self.failed(error) }
             }
-            Answer::SessionOver => {
+            Answer::SessionEnded => {
                 self.session = None;
                 self.send()
             }

@@ -46,7 +46,7 @@ impl Remove {
             Some(Answer::Done(response @ Response::Multi(_))) => multi_refusal(&response).is_none(),
             Some(Answer::Done(_)) => true,
             Some(Answer::Unknown { error, .. }) => error.outcome() == Outcome::Unknown,
-            Some(Answer::Refused(_) | Answer::SessionOver) | None => false,
+            Some(Answer::Refused(_) | Answer::SessionEnded) | None => false,
         };
         self.delete()
     }
@@ -63,7 +63,7 @@ impl Remove {
         let [deleted] = answers.take();
         match deleted {
             Answer::Done(_)
-            | Answer::SessionOver
+            | Answer::SessionEnded
             | Answer::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => {
                 Step::Done(Ok(()))
             }

@@ -16,15 +16,15 @@ pub(crate) enum Verdict {
     NotApplied,
     /// The operation may have been applied, or may still be applied.
     Unknown,
-    /// The session is over, and everything that belongs to it is gone.
-    SessionOver,
+    /// The session has ended, and everything that belongs to it is gone.
+    SessionEnded,
 }
 
 /// Classifies an outcome. [`OpError::outcome`] decides which replies prove that nothing happened.
 pub(super) fn verdict(result: Result<Response, OpError>) -> Verdict {
     match result {
         Ok(response) => Verdict::Done(response),
-        Err(OpError::SessionExpired { .. }) => Verdict::SessionOver,
+        Err(OpError::SessionExpired { .. }) => Verdict::SessionEnded,
         Err(
             error @ (OpError::Server {
                 code: ErrorCode::THROTTLED_OP | ErrorCode::NOT_READ_ONLY,
@@ -60,7 +60,7 @@ pub(crate) fn replayable(result: Result<Response, OpError>) -> Verdict {
 
 /// Why a flight of reads has to be issued again, or was in vain.
 pub(super) enum Setback {
-    SessionOver,
+    SessionEnded,
     /// A server or the client cannot accept an operation at present.
     Later(OpError),
     /// A connection was lost.
@@ -71,7 +71,7 @@ pub(super) enum Setback {
 /// executed or refused.
 pub(super) fn setback<'a>(verdicts: impl IntoIterator<Item = &'a Verdict>) -> Option<Setback> {
     verdicts.into_iter().find_map(|verdict| match verdict {
-        Verdict::SessionOver => Some(Setback::SessionOver),
+        Verdict::SessionEnded => Some(Setback::SessionEnded),
         Verdict::Later(error) => Some(Setback::Later(error.clone())),
         Verdict::NotApplied | Verdict::Unknown => Some(Setback::Lost),
         Verdict::Done(_) | Verdict::Refused(_) => None,

@@ -12,6 +12,7 @@ use crate::acquire::builder::LockBuilder;
 use crate::acquire::lock::Lock;
 use crate::fair::{FairLock, Naming};
 use crate::lock::kind::{Fair, Kind as _};
+use crate::lock::options::LockOptions;
 use crate::lock::stats::LockStats;
 use crate::machine::child;
 use crate::queue::profile::QueueProfile;
@@ -91,8 +92,9 @@ impl NamedLocks {
             });
         }
         let Lock { profile, terms } = self.template.clone();
-        let directory = child(&profile.directory, &encode(name));
-        let profile = Arc::new(QueueProfile { directory, ..(*profile).clone() });
+        let directory = child(profile.directory(), &encode(name));
+        let options = LockOptions { path: directory, ..profile.options.clone() };
+        let profile = Arc::new(QueueProfile { options, ..(*profile).clone() });
         Ok(Lock { profile, terms })
     }
 

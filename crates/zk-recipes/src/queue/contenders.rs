@@ -64,7 +64,7 @@ pub(crate) async fn first_path(
     profile: &QueueProfile,
 ) -> Result<Option<ByteString>, LockError> {
     let queue = listed(client, profile, None).await?;
-    Ok(head(&queue).map(|(.., name)| child(&profile.directory, name)))
+    Ok(head(&queue).map(|(.., name)| child(profile.directory(), name)))
 }
 
 /// Returns the path of the first contender in a list of the directory, or `None` if there is none.
@@ -73,7 +73,7 @@ pub(crate) fn first_of(
     names: NameList,
 ) -> Result<Option<ByteString>, LockError> {
     let queue = in_order(profile, names)?;
-    Ok(head(&queue).map(|(.., name)| child(&profile.directory, name)))
+    Ok(head(&queue).map(|(.., name)| child(profile.directory(), name)))
 }
 
 /// Returns the contender that holds the lock. One with the last number never does: others may have
@@ -88,7 +88,7 @@ async fn listed(
     profile: &QueueProfile,
     deadline: Option<Time>,
 ) -> Result<Vec<Listed>, LockError> {
-    let directory = &profile.directory;
+    let directory = profile.directory();
     let mut listing = ReadAll::new(vec![list(directory, None)], FailedAction::List, directory);
     let listed = run(client, &mut listing, deadline).await?.into_iter().next().flatten();
     match listed {
@@ -115,7 +115,7 @@ async fn read_each(
     queue: &[Listed],
     deadline: Option<Time>,
 ) -> Result<Vec<Contender>, LockError> {
-    let directory = &profile.directory;
+    let directory = profile.directory();
     let paths: Vec<_> = queue.iter().map(|(.., name)| child(directory, name)).collect();
     let reads = paths.iter().map(|path| read(path.clone(), None)).collect();
     let mut reading = ReadAll::new(reads, FailedAction::ReadChild, directory);

@@ -1,13 +1,11 @@
 //! What the machines of a queue know about the queue.
 
-use std::time::Duration;
-
 use bytes::Bytes;
 use bytestring::ByteString;
-use jute_codec::Acl;
 
 use super::naming::{QueueNames, Sibling};
 use crate::lock::error::LockError;
+use crate::lock::options::LockOptions;
 use crate::lock::role::Role;
 
 /// How much of unexpected data an error shows.
@@ -16,16 +14,10 @@ const SHOWN_MAX: usize = 32;
 /// What the machines of a queue know about the queue.
 #[derive(Clone, Debug)]
 pub struct QueueProfile {
-    /// Directory of the contenders.
-    pub directory: ByteString,
+    /// The options that all locks have. The path is the directory of the contenders.
+    pub options: LockOptions,
     /// The names of the contenders, and the role of this contender.
     pub names: QueueNames,
-    /// Access control list of contender znodes.
-    pub acl: Vec<Acl>,
-    /// Data of contender znodes.
-    pub identity: Bytes,
-    /// How often a waiter checks for missed watches when no event arrives.
-    pub watch_check: Option<Duration>,
     /// How many contenders hold the lock together, if it is a semaphore.
     pub permits: Option<Permits>,
     /// Each attempt removes the directory if it leaves it empty, and creates it together with its
@@ -34,6 +26,17 @@ pub struct QueueProfile {
 }
 
 impl QueueProfile {
+    /// Returns the profile of a queue in which one contender at a time holds the lock, or all that
+    /// share it, and which keeps its directory.
+    pub(crate) fn new(options: LockOptions, names: QueueNames) -> Self {
+        Self { options, names, permits: None, removes_directory: false }
+    }
+
+    /// Returns the directory of the contenders.
+    pub(crate) fn directory(&self) -> &ByteString {
+        &self.options.path
+    }
+
     /// Returns the number and the role of the contender with this znode name, or `None` if the
     /// znode is not a contender.
     ///
@@ -52,7 +55,7 @@ impl QueueProfile {
 
     /// Returns the error for numbers that define no order.
     pub(crate) fn exhausted(&self) -> LockError {
-        LockError::QueueExhausted { directory: self.directory.to_string() }
+        LockError::QueueExhausted { directory: self.directory().to_string() }
     }
 }
 

@@ -9,28 +9,10 @@ use zk_session::recipe::Operation;
 use super::machine::attempt::QueueAttempt;
 use super::machine::removal::QueueRemoval;
 use super::machine::standing;
-use super::naming::QueueNames;
 use super::profile::QueueProfile;
 use crate::lock::error::LockError;
-use crate::lock::options::LockOptions;
 use crate::lock::recipe::{Change, Recipe};
 use crate::machine::{FailedAction, list};
-
-impl QueueProfile {
-    /// Returns the profile of a queue in which one contender at a time holds the lock, or all that
-    /// share it, and which keeps its directory.
-    pub(crate) fn new(options: LockOptions, names: QueueNames) -> Self {
-        Self {
-            directory: options.path,
-            names,
-            acl: options.acl,
-            identity: options.identity,
-            watch_check: options.watch_check,
-            permits: None,
-            removes_directory: false,
-        }
-    }
-}
 
 /// A kind of lock whose contenders form a queue. The names in its profile define all other
 /// differences.
@@ -48,7 +30,7 @@ impl<K: QueueKind> Recipe for K {
     const HAS_UNIQUE_NAMES: bool = true;
 
     fn path(profile: &QueueProfile) -> &ByteString {
-        &profile.directory
+        profile.directory()
     }
 
     fn attempt(profile: &Arc<QueueProfile>, id: u128, may_wait: bool) -> QueueAttempt {
@@ -56,7 +38,7 @@ impl<K: QueueKind> Recipe for K {
     }
 
     fn look(profile: &QueueProfile) -> (Operation, FailedAction) {
-        (list(&profile.directory, None), FailedAction::List)
+        (list(profile.directory(), None), FailedAction::List)
     }
 
     fn is_taken(profile: &QueueProfile, seen: &Response) -> Result<bool, LockError> {

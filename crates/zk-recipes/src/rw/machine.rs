@@ -23,6 +23,7 @@ use zk_session::recipe::{Flight, Operation};
 use zk_session::{OpError, SessionId, Version};
 
 use crate::lock::error::{LockError, LostReason};
+use crate::lock::options::LockOptions;
 use crate::lock::outcome::{Changed, NotChanged, Znode};
 use crate::lock::recipe::Change;
 use crate::machine::{
@@ -95,7 +96,7 @@ impl Downgrade {
 
     fn committing(&mut self) -> (Flight, Needs) {
         self.state = State::Committing;
-        let QueueProfile { directory, identity, acl, .. } = &*self.profile;
+        let LockOptions { path: directory, identity, acl, .. } = &self.profile.options;
         let create = CreateRequest {
             path: child(directory, &self.reader),
             data: Some(identity.clone()),
@@ -118,7 +119,7 @@ impl Downgrade {
                 None => self.done(connection),
                 Some(code) => self.refused(code),
             },
-            Answer::SessionOver => session_over(),
+            Answer::SessionEnded => session_ended(),
             Answer::Refused(error) => match error.server_code() {
                 Some(code) => self.refused(code),
                 None => self.give_up(error),
@@ -142,7 +143,7 @@ impl Downgrade {
 
     fn decide(&mut self, code: ErrorCode) -> ChangeStep {
         self.state = State::Deciding(code);
-        let path = child(&self.profile.directory, &self.reader);
+        let path = child(self.profile.directory(), &self.reader);
         // On the next connection, a read is conclusive only after the multi was sent again.
         Step::Submit(flight(Some(self.session), vec![read(path, None)]), Needs::OneTry)
     }
@@ -169,7 +170,7 @@ impl Downgrade {
                 let (flight, needs) = self.committing();
                 Step::SubmitLater(flight, needs)
             }
-            Answer::SessionOver => session_over(),
+            Answer::SessionEnded => session_ended(),
             Answer::Unknown { .. } => {
                 self.replays += 1;
                 self.commit()
@@ -182,7 +183,7 @@ impl Downgrade {
         if code == ErrorCode::NO_NODE {
             return lost(LostReason::ZnodeDeleted);
         }
-        let path = child(&self.profile.directory, &self.reader).to_string();
+        let path = child(self.profile.directory(), &self.reader).to_string();
         refused(LockError::Refused { code, action: FailedAction::Create, path })
     }
 
@@ -191,7 +192,7 @@ impl Downgrade {
         if error.is_session_over() || error == OpError::AuthFailed {
             return lost(LostReason::Closed);
         }
-        let path = self.profile.directory.clone();
+        let path = self.profile.directory().clone();
         refused(LockError::of(Failure::new(FailedAction::Create, path, error)))
     }
 
@@ -212,7 +213,7 @@ impl Machine for Downgrade {
 
     fn handle(&mut self, _: SessionView, input: Input) -> ChangeStep {
         match (self.state.clone(), input) {
-            (_, Input::Ended(session)) if session == self.session => session_over(),
+            (_, Input::Ended(session)) if session == self.session => session_ended(),
             (State::Committing, Input::Answered(answers)) => self.committed(answers),
             (State::Deciding(code), Input::Answered(answers)) => self.decided(code, answers),
             // The multi deletes our own znode, so an event of its watch decides nothing.
@@ -247,7 +248,7 @@ impl Change<QueueRemoval> for Downgrade {
     }
 }
 
-fn session_over() -> ChangeStep {
+fn session_ended() -> ChangeStep {
     lost(LostReason::SessionExpired)
 }
 

@@ -97,7 +97,7 @@ impl Semaphore {
     /// [`LockError::Closed`] and similar errors if the client has stopped.
     pub fn stored_permits(&self) -> Call<Option<u32>, LockError> {
         self.call(async |semaphore, deadline| {
-            let directory = &semaphore.profile.directory;
+            let directory = semaphore.profile.directory();
             let operations = vec![read(directory.clone(), None)];
             let mut reading = ReadAll::new(operations, FailedAction::Read, directory);
             let response = run(semaphore.client(), &mut reading, deadline).await?.pop().flatten();
@@ -132,7 +132,7 @@ impl Semaphore {
     /// [timeout](ScopedCall::timeout); [`LockError::Closed`] and similar errors if the client has
     /// stopped.
     pub fn set_permits(&mut self, permits: u32) -> ScopedCall<'_, (), LockError> {
-        let (client, path) = (self.client().clone(), self.profile.directory.clone());
+        let (client, path) = (self.client().clone(), self.profile.directory().clone());
         ScopedCall::new(&client, &path, async move |deadline| {
             let permits = Permits { count: checked(permits)?, ..self.expected() };
             let profile =
@@ -184,7 +184,7 @@ impl Recipe for Permit {
     const HAS_UNIQUE_NAMES: bool = true;
 
     fn path(profile: &QueueProfile) -> &ByteString {
-        &profile.directory
+        profile.directory()
     }
 
     fn attempt(profile: &Arc<QueueProfile>, id: u128, may_wait: bool) -> SemaphoreAttempt {
@@ -192,7 +192,7 @@ impl Recipe for Permit {
     }
 
     fn look(profile: &QueueProfile) -> (Operation, FailedAction) {
-        (list(&profile.directory, None), FailedAction::List)
+        (list(profile.directory(), None), FailedAction::List)
     }
 
     /// Only saves an attempt: the attempt itself compares with the stored number.
@@ -222,7 +222,7 @@ impl Kind for Permit {
 
     fn describe(profile: &QueueProfile, output: &mut DebugStruct<'_, '_>) {
         let count = profile.permits.unwrap_or_default().count;
-        output.field("directory", &profile.directory).field("permits", &count);
+        output.field("directory", profile.directory()).field("permits", &count);
     }
 }
 

@@ -34,8 +34,8 @@ use crate::machine::Ensure;
 /// # Ok(()) }
 /// ```
 ///
-/// **Connection loss** and the **end of a session** are waited out: requests are repeated, because
-/// a znode that exists, or is gone, is what the caller asked for. Without a
+/// After a **connection loss** or the **end of a session**, requests are repeated, because it does
+/// not matter who has created or deleted a znode. Without a
 /// [timeout](Self::timeout), a call waits for as long as the client has no connection.
 #[derive(Clone)]
 pub struct Tree {
@@ -67,12 +67,12 @@ impl Tree {
         Self { timeout: Some(timeout), ..self }
     }
 
-    /// Sets whether [`ensure`](Self::ensure) creates missing ancestors as containers, which servers
-    /// delete some time after their last child. Servers that do not know containers get persistent
-    /// znodes instead. Default: false, so that ancestors are persistent.
+    /// Makes [`ensure`](Self::ensure) create missing ancestors as containers, which servers delete
+    /// some time after their last child. Servers that do not know containers get persistent znodes
+    /// instead. Default: ancestors are persistent.
     #[must_use]
-    pub fn containers(self, containers: bool) -> Self {
-        Self { has_containers: containers, ..self }
+    pub fn containers(self) -> Self {
+        Self { has_containers: true, ..self }
     }
 
     /// Makes sure that a persistent znode exists, with all its ancestors. Existing znodes are left

@@ -1,11 +1,11 @@
 //! Why a work queue could not do what its caller asked for.
 
 use thiserror::Error;
-use zk_session::ConfigError;
+use zk_session::{ConfigError, SlowCommits};
 
 use super::aside::BlockReason;
 use crate::error::RecipeError;
-use crate::lock::error::{LockError, LostReason};
+use crate::lock::error::{LockError, LostReason, Stopped};
 use crate::timed_out::{MayTimeOut, TimedOut};
 
 /// Why a work queue could not do what its caller asked for.
@@ -55,6 +55,10 @@ pub enum WorkQueueError {
     /// The lease is lost. The item was not acknowledged, and another taker gets it or has it.
     #[error("the lease is lost, so another taker gets the item: {0}")]
     LeaseLost(LostReason),
+    /// A body that [stops at risk](crate::Run::stop_at_risk) did not start, because commits take too
+    /// long for a lease of the session.
+    #[error("{0}")]
+    NoLease(SlowCommits),
     /// The sequence counter of the items has reached its end (2^31 - 1 items were put), and there is
     /// an item with the last number. Nothing was put. The counter begins again with the directory, so
     /// stop the producers until the consumers have emptied the queue: servers then remove the
@@ -136,11 +140,23 @@ impl From<LockError> for WorkQueueError {
             LockError::Config(error) => RecipeError::Config(error),
             // A taker waits on in the next session, unless the client opens none.
             LockError::Lost(LostReason::SessionExpired) => RecipeError::SessionExpired,
+            LockError::NoLease(slow) => return Self::NoLease(slow),
             error @ (LockError::Lost(_)
             | LockError::MixedKinds { .. }
             | LockError::PermitsDiffer { .. }
-            | LockError::NoLease(_)
             | LockError::QueueExhausted { .. }) => return Self::Takers(error),
         })
+    }
+}
+
+impl From<Stopped> for WorkQueueError {
+    /// A body that was stopped because the lease was at risk is reported as
+    /// [`LostReason::AtRisk`], although the taker may still have the item.
+    fn from(stopped: Stopped) -> Self {
+        match stopped {
+            Stopped::AtRisk => Self::LeaseLost(LostReason::AtRisk),
+            Stopped::Lost(reason) => Self::LeaseLost(reason),
+            Stopped::NoLease(slow) => Self::NoLease(slow),
+        }
     }
 }

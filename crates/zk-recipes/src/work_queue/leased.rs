@@ -21,8 +21,8 @@ use crate::engine::call::Call;
 use crate::engine::drive::at_most;
 use crate::error::RecipeError;
 use crate::exclusive::ExclusiveGuard;
-use crate::guard::FencingToken;
-use crate::lock::error::LostReason;
+use crate::guard::{FencingToken, Run};
+use crate::lock::error::{LockError, LostReason};
 use crate::lock::state::LockState;
 
 /// How long an acknowledgement waits until the guard knows that its lease is lost.
@@ -36,8 +36,8 @@ const NOTICE_MAX: Duration = Duration::from_secs(1);
 /// another taker may have the item.
 ///
 /// Dropping the value returns the item to the queue, in the background, as
-/// [`give_back`](Self::give_back) does, with the same delay for the takers of this queue. If the runtime of the client has shut down, the item returns
-/// when the session expires.
+/// [`give_back`](Self::give_back) does, with the same delay for the takers of this queue. If the
+/// runtime of the client has shut down, the item returns when the session expires.
 #[must_use = "a dropped item returns to the queue"]
 pub struct Leased {
     /// This is dropped before the lease, so that no taker of this queue sees the item without either.
@@ -103,6 +103,19 @@ impl Leased {
         self.lease.state()
     }
 
+    /// Returns the time, from now, during which no other taker can get the item, even if no server
+    /// responds again. It ends with the lease of the session, as [`Guard::remaining`] describes, or
+    /// with the [limit](crate::WorkQueueBuilder::lease_for) of the queue, if that is sooner. Returns
+    /// `None` if the session has no lease, and zero if this lease is lost.
+    ///
+    /// [`Guard::remaining`]: crate::Guard::remaining
+    pub fn remaining(&self) -> Option<Duration> {
+        let left = self.lease.remaining()?;
+        let now = self.returning.core.client.now();
+        let until_limit = self.lease.ends_at().map(|end| end.saturating_since(now));
+        Some(until_limit.map_or(left, |limit| limit.min(left)))
+    }
+
     /// Returns the token of this lease. Every later lease of the queue has a greater token, so a
     /// resource that compares tokens can refuse the writes of a taker that has lost its lease.
     pub fn fencing_token(&self) -> FencingToken {
@@ -113,6 +126,58 @@ impl Leased {
     /// **connection** alone does not end the wait. **Cancel safe.**
     pub fn lost(&self) -> impl Future<Output = LostReason> + Send + 'static {
         self.lease.lost()
+    }
+
+    /// Runs a body of work while the lease is not lost, and drops the body when the lease is lost,
+    /// as [`Guard::run`](crate::Guard::run) does. Acknowledge the item afterwards.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let server = zk_testserver::TestServer::start(zk_testserver::ServerConfig::default());
+    /// # let address = server.listen("127.0.0.1:0").await?;
+    /// # let client = zk_recipes::Client::connect(address.to_string()).await?;
+    /// # let queue = zk_recipes::WorkQueue::new(&client, "/queues/reports")?;
+    /// # queue.put("monthly").await?;
+    /// # async fn write_report(_: &[u8]) {}
+    /// let item = queue.take().await?;
+    /// item.run(write_report(item.data())).await?;
+    /// item.ack().await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// A lost **connection** alone does not stop the body, unless
+    /// [`stop_at_risk`](Run::stop_at_risk) asks for that. **Cancel safe** if the body is.
+    ///
+    /// # Errors
+    ///
+    /// [`Stopped`](crate::Stopped), which converts to a [`WorkQueueError`], if the body was dropped, or
+    /// was not started because the lease was lost already.
+    ///
+    /// # Panics
+    ///
+    /// The future panics if the body panics, and if it is polled after completion.
+    pub fn run<F: Future>(&self, body: F) -> Run<'_, F> {
+        self.lease.run(body)
+    }
+
+    /// Proves that the lease is held, by a write that is committed only if its znode exists, as
+    /// [`Guard::validate`](crate::Guard::validate) does. When the call succeeds, this taker had the
+    /// item at some moment since the call began. The client needs READ on the directory of the leases.
+    ///
+    /// After a **connection loss**, the write is repeated. **Cancel safe**, and a
+    /// [timeout](Call::timeout) changes nothing either: the lease is what it was.
+    ///
+    /// # Errors
+    ///
+    /// [`WorkQueueError::LeaseLost`] if the lease is lost. A [`RecipeError`](crate::RecipeError) if a
+    /// server refuses the write, for about 20 s if it may pass later, or if the client has stopped.
+    pub fn validate(&self) -> Call<(), WorkQueueError> {
+        let validated = self.lease.validate();
+        let (client, path) = (&self.returning.core.client, &self.path);
+        Call::new(client, path, async |deadline| match validated.until(deadline).await {
+            Err(LockError::Lost(reason)) => Err(WorkQueueError::LeaseLost(reason)),
+            validated => Ok(validated?),
+        })
     }
 
     /// Acknowledges the item: deletes it, provided that the lease still exists when the ensemble

@@ -248,7 +248,7 @@ async fn read_item(
 }
 
 /// Returns whether an item has children that are not pins of acknowledgements. Pins disappear with
-/// their sessions, but as long as there are others, an acknowledgement would be in vain.
+/// their sessions, but as long as there are others, an acknowledgement would be refused.
 async fn has_foreign_children(
     core: &Arc<Core>,
     item: &ItemName,

@@ -6,12 +6,12 @@ use bytes::Bytes;
 use jute_codec::{CreateMode, CreateRequest, ErrorCode, ReadRequest, Request};
 
 use crate::chroot::translate::Root;
-use crate::create::CreateOptions;
 use crate::driver::access::Access;
 use crate::driver::shared::Shared;
 use crate::error::{ConnectError, OpError};
 use crate::machine::Operation;
-use crate::op::Op;
+use crate::operation::create::CreateOptions;
+use crate::operation::op::Op;
 use crate::path::Chroot;
 
 /// Creates the chroot and its ancestors if the chroot is missing. A create can be repeated after a

@@ -10,11 +10,10 @@
 use bytestring::ByteString;
 use jute_codec::{ErrorCode, MultiResult, Request, Response};
 
-use crate::error::OpError;
+use crate::error::{OpError, Target};
 use crate::machine::subject::refusal;
 use crate::machine::{Flight, Reply, WatchNews};
 use crate::path::Chroot;
-use crate::target::Target;
 use crate::types::WatchedEvent;
 
 /// The root of the paths of a flight.

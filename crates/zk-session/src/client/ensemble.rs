@@ -9,7 +9,7 @@ use super::{Client, data_and_stat, read, unexpected};
 use crate::chroot::translate::Root;
 use crate::ensemble::{EnsembleConfig, Reconfig};
 use crate::machine::Operation;
-use crate::op::Op;
+use crate::operation::op::Op;
 use crate::types::Stat;
 use crate::watch::watcher::Watcher;
 

@@ -4,6 +4,7 @@
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "a reply of any other kind is a bug")]
 
+pub(crate) mod builder;
 mod ensemble;
 mod hosts;
 mod parents;
@@ -26,22 +27,20 @@ use tokio::sync::oneshot;
 
 pub use self::states::StateStream;
 
-use crate::builder::ClientBuilder;
 use crate::chroot::translate::Root;
-use crate::create::{CreateOptions, Created};
 use crate::driver::command::{Command, WatchSender};
 use crate::driver::lane_event::LaneEvent;
 use crate::driver::shared::Shared;
-use crate::error::{ConnectError, HandOverError, OpError};
-use crate::failure::ConnectionFailure;
-use crate::health::Health;
-use crate::lane::Lane;
+use crate::error::{ConnectionFailure, HandOverError, OpError};
 use crate::machine::inflight::write_of_nothing;
 use crate::machine::{EndCause, Operation, SessionState, SessionTicket, Status, WatchNumber};
-use crate::multi::{Multi, MultiError, MultiOutcome, outcomes};
-use crate::op::Op;
+use crate::operation::create::{CreateOptions, Created};
+use crate::operation::multi::{Multi, MultiError, MultiOutcome, outcomes};
+use crate::operation::op::Op;
 use crate::path;
-use crate::stats::Stats;
+use crate::recipe::lane::Lane;
+use crate::report::health::Health;
+use crate::report::stats::Stats;
 use crate::time::Time;
 use crate::types::{SessionId, Stat, Version};
 use crate::watch::watcher::Watcher;
@@ -116,20 +115,6 @@ pub enum CloseOutcome {
 }
 
 impl Client {
-    /// Configures a client for the servers in a connect string, `host:port,host:port/chroot`.
-    pub fn builder(connect_string: impl Into<String>) -> ClientBuilder {
-        ClientBuilder::new(connect_string.into())
-    }
-
-    /// Connects with default options.
-    ///
-    /// # Errors
-    ///
-    /// Fails like [`ClientBuilder::connect`].
-    pub async fn connect(connect_string: impl Into<String>) -> Result<Self, ConnectError> {
-        Self::builder(connect_string).connect().await
-    }
-
     pub(crate) fn from_shared(shared: Arc<Shared>) -> Self {
         Self { shared, timeout: None }
     }
@@ -156,7 +141,7 @@ impl Client {
     }
 
     /// Returns the access control list of znodes that are created without a list of their own. See
-    /// [`ClientBuilder::default_acl`].
+    /// [`ClientBuilder::default_acl`](crate::ClientBuilder::default_acl).
     pub fn default_acl(&self) -> &[Acl] {
         self.shared.access.default_acl()
     }
@@ -393,14 +378,15 @@ impl Client {
     }
 
     /// Stops this client without ending its session, so that another client can continue it, in this
-    /// process or another one: give the ticket to [`ClientBuilder::resume`]. Returns `None` if there
-    /// is no session, or the client was closed before.
+    /// process or another one: give the ticket to
+    /// [`ClientBuilder::resume`](crate::ClientBuilder::resume). Returns `None` if there is no session,
+    /// or the client was closed before.
     ///
     /// First, the client waits for what recipes have to remove: the znodes of guards that were
     /// dropped, of acquires that were cancelled, of writes that were repeated. If the reply to a
     /// create of a lock was lost, the client reconnects once, and looks for what the create may have
-    /// left. It waits for at most one session timeout. Nobody could delete these znodes later, and they would block others for
-    /// as long as the session lives. Locks that are held, acquires that wait, memberships, leases of
+    /// left. It waits for at most one session timeout. Nobody could delete these znodes later, and
+    /// they would block others for as long as the session lives. Locks that are held, acquires that wait, memberships, leases of
     /// work items and passages of double barriers are not ended: if there are any, the hand-over is
     /// refused, and the client goes on. Release them first. New acquires wait meanwhile.
     ///

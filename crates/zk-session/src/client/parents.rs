@@ -7,8 +7,8 @@ use bytes::Bytes;
 use jute_codec::CreateMode;
 
 use super::Client;
-use crate::create::{CreateOptions, Created};
 use crate::error::OpError;
+use crate::operation::create::{CreateOptions, Created};
 
 /// Number of times that the ancestors are created before the call gives up. It reaches this number
 /// only if others delete them as fast as they are created.

@@ -9,8 +9,8 @@ use super::{Client, unexpected};
 use crate::chroot::translate::Root;
 use crate::error::{OpError, PathDefect};
 use crate::machine::Operation;
-use crate::multi_read::{MultiRead, ReadOutcome, outcomes};
-use crate::op::Op;
+use crate::operation::multi_read::{MultiRead, ReadOutcome, outcomes};
+use crate::operation::op::Op;
 use crate::types::Identity;
 
 impl Client {

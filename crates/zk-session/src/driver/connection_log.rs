@@ -8,9 +8,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tracing::{debug, info, warn};
 
-use crate::failure::sasl::SaslFailure;
-use crate::failure::tls::TlsFailure;
-use crate::failure::{ConnectionFailure, FailureCause};
+use crate::error::{ConnectionFailure, FailureCause, SaslFailure, TlsFailure};
 use crate::host::Host;
 use crate::machine::status::{ConnectionStage, SessionTerms};
 use crate::machine::{Change, DisconnectCause, EndCause};

@@ -6,9 +6,9 @@ use metrics::{Counter, Gauge, Histogram, Label};
 
 use super::round::Round;
 use crate::machine::sample::{Fate, Sample};
-use crate::metrics::{Metric, MetricKind, counter, describe, gauge, histogram};
-use crate::operations::Facts;
-use crate::stats::{Counts, Gauges, Levels, Times};
+use crate::operation::table::Facts;
+use crate::report::metrics::{Metric, MetricKind, counter, describe, gauge, histogram};
+use crate::report::stats::{Counts, Gauges, Levels, Times};
 
 const REQUESTS: Metric = Metric {
     name: "zk_requests_total",

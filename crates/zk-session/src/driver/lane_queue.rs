@@ -68,9 +68,9 @@ impl LaneReceiver {
     }
 }
 
-/// A lane's need of the lease, as of the moment at which the lane began to need it.
+/// One period in which a lane needs the lease. It can say whether the session's task knows of it.
 ///
-/// Until the session's task knows of the need, it may still discard what is left of an old lease. So
+/// Until the task does, it may still discard what is left of an old lease. So
 /// a status that was published before that says nothing about the lease of this lane.
 #[derive(Clone)]
 pub struct LeaseNeed {

@@ -11,8 +11,8 @@ use crate::machine::SessionState;
 use crate::machine::sample::{Fate, Sample};
 use crate::machine::{Change, EndCause, Event, SessionMachine, WatchNews};
 #[cfg(feature = "metrics")]
-use crate::stats::Gauges;
-use crate::stats::{Counts, Levels, RequestStats, Stats, Times};
+use crate::report::stats::Gauges;
+use crate::report::stats::{Counts, Levels, RequestStats, Stats, Times};
 use crate::time::Time;
 
 /// Capacity of the buffer of samples that an idle session keeps.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::stats::{Counts, Times};
+use crate::report::stats::{Counts, Times};
 
 /// The counts of a round, and the times that were measured in it.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jute_codec::{DecodeError, ErrorCode, FrameError, OpCode};
 use thiserror::Error;
 
-use crate::failure::sasl::SaslFailure;
+use crate::error::SaslFailure;
 
 /// Why the machine ended a connection, or an attempt to open one.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
@@ -146,7 +146,7 @@ impl DisconnectCause {
         )
     }
 
-    /// Returns true if the client has waited for the server in vain.
+    /// Returns true if the client ended the connection because it waited too long for the server.
     #[cfg(feature = "tokio")]
     pub(crate) fn is_timeout(&self) -> bool {
         matches!(

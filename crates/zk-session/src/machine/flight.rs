@@ -5,8 +5,7 @@ use std::num::NonZeroU64;
 use bytestring::ByteString;
 use jute_codec::{ReadRequest, Request, Response};
 
-use crate::error::OpError;
-use crate::target::Target;
+use crate::error::{OpError, Target};
 use crate::time::Time;
 use crate::types::SessionId;
 
@@ -104,7 +103,7 @@ impl Operation {
         (self.is_shared && !read.watch).then_some(&read.path)
     }
 
-    /// Returns what an error of this operation is about.
+    /// Returns the operation and the path that an error of this operation names.
     pub(crate) fn target(&self) -> Target {
         Target::of(&self.request)
     }
@@ -124,7 +123,7 @@ pub struct Flight {
 }
 
 impl Flight {
-    /// Returns what an error of the whole flight is about: its first operation.
+    /// Returns the operation and the path that an error of the whole flight names: its first.
     pub(crate) fn target(&self) -> Target {
         self.operations.first().map(Operation::target).unwrap_or_default()
     }

@@ -13,8 +13,7 @@ use super::flight::{Token, WatchId};
 use super::persistent::WatchMode;
 use super::reply_size::ReplySizes;
 use super::subject::Subject;
-use crate::error::Outcome;
-use crate::target::Target;
+use crate::error::{Outcome, Target};
 use crate::time::Time;
 
 /// Maximum number of requests in flight on a connection; further requests wait.
@@ -74,7 +73,7 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
-    /// Returns what an error of this request is about.
+    /// Returns the operation and the path that an error of this request names.
     pub(crate) fn target(&self) -> Target {
         match &self.purpose {
             Purpose::Operation { subject, .. } => subject.target(self.op),
@@ -228,8 +227,8 @@ impl Inflight {
         Some(pending)
     }
 
-    /// Returns what an error of this operation of a flight is about. Searches the queue, which is
-    /// acceptable for a request that has timed out.
+    /// Returns the operation and the path that an error of this operation of a flight names. Searches
+    /// the queue, which is acceptable for a request that has timed out.
     pub(crate) fn target(&self, of: Token, at: usize) -> Option<Target> {
         let is_wanted = |pending: &&Pending| matches!(pending.purpose, Purpose::Operation { token, index, .. } if (token, index) == (of, at));
         self.queue.iter().find(is_wanted).map(Pending::target)

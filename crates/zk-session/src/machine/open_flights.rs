@@ -14,8 +14,7 @@ use jute_codec::{OpCode, Response};
 
 use super::flight::{Flight, Operation, OwnerId, Reply, Token};
 use super::shared_list::{SharedLists, Subscriber};
-use crate::error::{OpError, Outcome};
-use crate::target::Target;
+use crate::error::{OpError, Outcome, Target};
 use crate::time::Time;
 use crate::types::SessionId;
 
@@ -305,7 +304,7 @@ impl OpenFlights {
         })
     }
 
-    /// Returns what an error of an operation is about that waits for a shared list.
+    /// Returns the operation and the path for errors of an operation that waits for a shared list.
     fn target_of_list(&self, subscriber: Subscriber) -> Option<Target> {
         let path = self.lists.path_of(subscriber)?;
         Some(Target::new(OpCode::GET_CHILDREN, path.clone()))

@@ -13,7 +13,7 @@
 
 use jute_codec::OpCode;
 
-use crate::operations::{Facts, ReplyKind};
+use crate::operation::table::{Facts, ReplyKind};
 
 /// First estimate for a read: the maximum length of a znode's data on a server with default
 /// settings. If the replies turn out to be short, hundreds of reads may be sent after some tens of

@@ -4,7 +4,7 @@ use bytestring::ByteString;
 use jute_codec::{ErrorCode, MultiOp, MultiResult, OpCode, Request, Response};
 
 use super::flight::Operation;
-use crate::target::Target;
+use crate::error::Target;
 
 /// The paths of a request in flight. They are moved here from the request, so that successful
 /// requests pay nothing for the messages of others.
@@ -47,7 +47,7 @@ impl Subject {
         if let Self::Path(path) = self { path } else { "" }
     }
 
-    /// Returns what an error of this request is about.
+    /// Returns the operation and the path that an error of this request names.
     pub(crate) fn target(&self, op: OpCode) -> Target {
         Target::new(
             op,

@@ -14,7 +14,7 @@ use std::time::Duration;
 use jute_codec::{OpCode, Request};
 
 use crate::host::Host;
-use crate::operations::Facts;
+use crate::operation::table::Facts;
 use crate::time::Time;
 
 /// How long an operation counts as unknown to a server. The server may be upgraded, and a name may

@@ -8,8 +8,12 @@
 //! feature `tokio`; the other types serve state machines that do no I/O.
 
 #[cfg(feature = "tokio")]
+pub(crate) mod lane;
+#[cfg(feature = "tokio")]
 mod session;
 
+#[cfg(feature = "tokio")]
+pub use self::lane::Lane;
 #[cfg(feature = "tokio")]
 pub use self::session::Session;
 #[cfg(feature = "tokio")]
@@ -20,8 +24,6 @@ pub use crate::driver::lane_event::LaneEvent;
 pub use crate::driver::lane_queue::LeaseNeed;
 #[cfg(feature = "tokio")]
 pub use crate::driver::notices::Notice;
-#[cfg(feature = "tokio")]
-pub use crate::lane::Lane;
 pub use crate::machine::{Change, Flight, Operation, Reply, Token, WatchNumber};
 #[cfg(feature = "tokio")]
 pub use crate::watchdog::Watchdog;

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use bytestring::ByteString;
 
+use super::lane::Lane;
 use crate::client::Client;
 use crate::driver::janitor::Slot;
 use crate::driver::notices::Notice;
 use crate::driver::shared::Shared;
-use crate::lane::Lane;
 use crate::machine::Status;
-use crate::op::Op;
+use crate::operation::op::Op;
 use crate::time::Time;
 use crate::watchdog::Watchdog;
 
@@ -33,9 +33,9 @@ impl Session {
     }
 
     /// Reserves a slot of the janitor, which runs cleanup that must outlive its caller. The path is
-    /// what the cleanup is about: [`Client::hand_over`] waits for the slot, and names the path if it
-    /// has waited in vain. Waits while
-    /// all [`JANITOR_SLOTS_MAX`](super::JANITOR_SLOTS_MAX) slots of the client are taken.
+    /// that of the cleanup: [`Client::hand_over`] waits for the slot, and names the path if the slot
+    /// is still in use after its timeout. Waits while all
+    /// [`JANITOR_SLOTS_MAX`](super::JANITOR_SLOTS_MAX) slots of the client are taken.
     ///
     /// Cancel safe: a dropped future reserves nothing.
     pub async fn reserve_slot(&self, path: &ByteString) -> Slot {

@@ -17,7 +17,7 @@ use crate::driver::shared::Shared;
 use crate::driver::watch_queue::{WatchReceiver, watch_queue};
 use crate::error::{OpError, WatchEnded};
 use crate::machine::{Operation, OwnerId, WatchMode, WatchNumber};
-use crate::op::Op;
+use crate::operation::op::Op;
 use crate::path;
 use crate::watch::item::WatchItem;
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jute_codec::{CreateMode, ErrorCode, EventType, OpCode, Request, Response, SessionId, Zxid};
 use zk_testserver::{
-    Action, At, CutOff, Fault, Filter, Outcome, Reception, ServerConfig, TestServer, Until,
+    Action, At, CutOff, Fault, Outcome, Reception, ServerConfig, TestServer, Until,
 };
 
 use crate::client::*;
@@ -166,12 +166,8 @@ async fn handshakes_fail_too() {
 async fn filters_count_what_they_match() {
     let server = start();
     let mut client = Client::new(&server).await;
-    let filter = Filter {
-        session: Some(client.session),
-        op: Some(OpCode::EXISTS),
-        path_prefix: Some("/zoo".to_owned()),
-    };
-    let fault = Fault::new(At::Request { nth: 1, filter }, Action::CutBefore);
+    let at = At::op(OpCode::EXISTS).of_session(client.session).below("/zoo").after(1);
+    let fault = Fault::new(at, Action::CutBefore);
     server.inject(fault.clone());
     let mut other = Client::new(&server).await;
     for _ in 0..3 {
@@ -267,4 +263,10 @@ async fn durations_without_end_do_not_stop_the_clock_of_the_server() {
             Client::new(&server).await.assert_eof().await;
         }
     }
+}
+
+#[test]
+#[should_panic(expected = "a handshake has no filter")]
+fn a_handshake_cannot_be_narrowed() {
+    let _ = At::connect(0).below("/zoo");
 }

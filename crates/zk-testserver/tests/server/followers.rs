@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jute_codec::{CreateMode, ErrorCode, OpCode, Request, Response};
-use zk_testserver::{Action, At, CutOff, Fault, Filter, Outcome, TestServer};
+use zk_testserver::{Action, At, CutOff, Fault, Outcome, TestServer};
 
 use crate::client::*;
 
@@ -201,8 +201,7 @@ async fn requests_processed_after_a_pause_across_the_cut_do_not_renew_the_sessio
 async fn cut_off_and_pause_are_faults_too() {
     let server = start();
     let mut client = Client::new(&server).await;
-    let filter = Filter { op: Some(OpCode::PING), ..Filter::default() };
-    let at = |nth| At::Request { nth, filter: filter.clone() };
+    let at = |nth| At::op(OpCode::PING).after(nth);
     server.inject(Fault::new(at(0), Action::Pause(SECOND * 2)));
     server.inject(Fault::new(at(1), Action::CutOff(cut_off(5, Duration::ZERO))));
     client.ok(&Request::Ping).await;

@@ -21,7 +21,7 @@ fn barrier(client: &Client) -> Barrier {
     Barrier::new(client, PATH).expect("the path is valid")
 }
 
-/// Who opens the barrier, and when.
+/// The client that opens the barrier, and the moment.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Opening {
     /// A client that the outage concerns too begins to open it during the outage.

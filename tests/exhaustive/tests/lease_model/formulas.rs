@@ -102,7 +102,7 @@ pub(crate) fn k_minus_2(seen: &[Seen], plan: &Plan) -> Micros {
     counted(seen, plan, 2)
 }
 
-/// The rules of the bridge from *b* to *a*: see docs/internals/design.md.
+/// The rules of the bridge from *b* to *a*: see docs/internals/lease.md.
 #[derive(Clone, Copy, Debug)]
 struct Bridge {
     /// How many of the longest gaps the formula pays for.

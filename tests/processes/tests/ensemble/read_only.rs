@@ -17,7 +17,7 @@ async fn reads_continue_without_a_quorum_and_the_session_returns_with_it() {
     let ensemble = Ensemble::take().await;
     let fixture = Fixture::start().await;
     // A server without a quorum may take longer than the default to serve reads.
-    let builder = fixture.builder().read_only(true).give_up_after(Duration::from_secs(120));
+    let builder = fixture.builder().read_only().give_up_after(Duration::from_secs(120));
     let client = builder.connect().await.expect("all servers serve clients");
     let session = client.session_id();
     client.create("/a", "1", PERSISTENT).await.unwrap();

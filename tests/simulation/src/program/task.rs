@@ -20,7 +20,6 @@ use crate::world::plan::FaultKind;
 pub const CALM_HOLD_MAX: Duration = Duration::from_millis(500);
 /// How long callers pause at most, and keep something, in a world in which they hurry.
 const HASTY_MS: [u64; 4] = [10, 10, 100, 2_000];
-
 /// For how long a patient task keeps something.
 const LONG_MS: (u64, u64) = (5_000, 40_000);
 /// The longest timeout of a call that only another call can end.

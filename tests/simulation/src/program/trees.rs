@@ -46,7 +46,10 @@ fn draw_path(task: &mut Task) -> String {
 
 async fn ensure(task: &mut Task) {
     let (path, limit) = (draw_path(task), task.timeout());
-    let mut tree = Tree::of(&task.client).containers(task.draw.chance(30));
+    let mut tree = Tree::of(&task.client);
+    if task.draw.chance(30) {
+        tree = tree.containers();
+    }
     if let Some(limit) = limit {
         tree = tree.timeout(limit);
     }

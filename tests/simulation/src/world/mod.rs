@@ -160,7 +160,9 @@ impl World {
         if self.plan.is_mortal(number) {
             builder = builder.renew_after_expiry(false);
         }
-        builder = builder.read_only(self.plan.is_reader(number));
+        if self.plan.is_reader(number) {
+            builder = builder.read_only();
+        }
         if let Some(limit) = self.plan.outstanding {
             builder = builder.outstanding_limit(limit);
         }

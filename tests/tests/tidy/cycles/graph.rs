@@ -23,10 +23,6 @@ impl Graph {
         self.edges.entry((edge.from.clone(), edge.to.clone())).or_insert(edge);
     }
 
-    pub(crate) fn has_edge(&self, from: &str, to: &str) -> bool {
-        self.edges.contains_key(&(from.to_owned(), to.to_owned()))
-    }
-
     pub(crate) fn edges(&self) -> impl Iterator<Item = &Edge> {
         self.edges.values()
     }

@@ -17,8 +17,6 @@
 //! defines the type count as one unit. The rules for a single file apply to the unit, so it must
 //! not be part of a longer cycle.
 //!
-//! [`ALLOWED_PAIRS`] lists the pairs of files that may depend on each other.
-//!
 //! The same graph shows whether the folders of a crate keep their order; see [`layers`].
 
 mod graph;
@@ -34,20 +32,9 @@ use graph::{Edge, Graph};
 use paths::{Target, resolve};
 use sources::{Crate, Mention, MentionKind, ModuleId};
 
-/// Pairs of files that may depend on each other, with the reason. They count as one unit.
-pub(crate) const ALLOWED_PAIRS: &[Pair] = &[Pair {
-    files: ["crates/zk-session/src/builder.rs", "crates/zk-session/src/client/mod.rs"],
-    reason: "`Client::builder` returns a builder, and the builder returns the client",
-}];
-
-pub(crate) struct Pair {
-    pub(crate) files: [&'static str; 2],
-    pub(crate) reason: &'static str,
-}
-
 /// Describes every cycle in each of the crates below `crates/`.
-pub(crate) fn cycles(files: &[File], allowed: &[Pair]) -> Vec<String> {
-    roots(files).flat_map(|root| cycles_in_crate(files, root, allowed)).collect()
+pub(crate) fn cycles(files: &[File]) -> Vec<String> {
+    roots(files).flat_map(|root| cycles_in_crate(files, root)).collect()
 }
 
 /// Returns the root file of each crate below `crates/`.
@@ -58,27 +45,17 @@ pub(crate) fn roots(files: &[File]) -> impl Iterator<Item = &str> {
     })
 }
 
-fn cycles_in_crate(files: &[File], root: &str, allowed: &[Pair]) -> Vec<String> {
+fn cycles_in_crate(files: &[File], root: &str) -> Vec<String> {
     let text_of = |path: &str| {
         let found = files.iter().find(|file| file.path == path);
         found.map(|file| file.text.clone())
     };
     let krate = sources::read(root, &text_of);
     let mut graph = graph_of(&krate);
-    let mut problems = Vec::new();
-    for pair in allowed.iter().filter(|pair| pair.files.iter().all(|file| knows(&krate, file))) {
-        let [a, b] = pair.files;
-        if graph.has_edge(a, b) && graph.has_edge(b, a) {
-            graph.join(a, b, pair.reason);
-        } else {
-            problems.push(format!("{a} and {b} no longer know each other: remove the exception"));
-        }
-    }
     for id in 0..krate.modules.len() {
         join_impls(&krate, id, &mut graph);
     }
-    problems.extend(graph.cycles());
-    problems
+    graph.cycles()
 }
 
 fn graph_of(krate: &Crate) -> Graph {
@@ -87,10 +64,6 @@ fn graph_of(krate: &Crate) -> Graph {
         add_edges(krate, id, &mut graph);
     }
     graph
-}
-
-fn knows(krate: &Crate, file: &str) -> bool {
-    krate.modules.iter().any(|module| module.file == file)
 }
 
 fn add_edges(krate: &Crate, id: ModuleId, graph: &mut Graph) {

@@ -58,7 +58,7 @@ pub(crate) enum Met {
     /// Our znode was deleted.
     Gone,
     /// The session of our znode has ended.
-    SessionOver,
+    SessionEnded,
 }
 
 type MeetStep = Step<Result<Met, Failure>>;
@@ -140,7 +140,9 @@ impl Meet {
     fn looked(&mut self, answers: Answers) -> MeetStep {
         let [data, names] = answers.take();
         match (data, names) {
-            (Answer::SessionOver, _) | (_, Answer::SessionOver) => Step::Done(Ok(Met::SessionOver)),
+            (Answer::SessionEnded, _) | (_, Answer::SessionEnded) => {
+                Step::Done(Ok(Met::SessionEnded))
+            }
             (Answer::Done(Response::GetData(data)), Answer::Done(Response::GetChildren(names))) => {
                 self.seen(&data, &names)
             }
@@ -202,7 +204,9 @@ impl Meet {
     fn followed(&mut self, answers: Answers) -> MeetStep {
         let [next, own] = answers.take();
         match (next, own) {
-            (Answer::SessionOver, _) | (_, Answer::SessionOver) => Step::Done(Ok(Met::SessionOver)),
+            (Answer::SessionEnded, _) | (_, Answer::SessionEnded) => {
+                Step::Done(Ok(Met::SessionEnded))
+            }
             (Answer::Done(_), Answer::Done(_)) => {
                 let watches = [self.data_watch, self.next_watch, self.own_watch];
                 if watches.contains(&None) {
@@ -229,7 +233,7 @@ impl Meet {
     fn formed(&mut self, answers: Answers) -> MeetStep {
         let [written] = answers.take();
         match written {
-            Answer::SessionOver => Step::Done(Ok(Met::SessionOver)),
+            Answer::SessionEnded => Step::Done(Ok(Met::SessionEnded)),
             Answer::Refused(OpError::Server {
                 code: ErrorCode::BAD_VERSION | ErrorCode::NO_NODE,
                 ..
@@ -272,7 +276,7 @@ impl Machine for Meet {
     fn handle(&mut self, _: SessionView, input: Input) -> MeetStep {
         match (self.state, input) {
             (_, Input::Ended(session)) if session == self.session => {
-                Step::Done(Ok(Met::SessionOver))
+                Step::Done(Ok(Met::SessionEnded))
             }
             (State::Looking, Input::Answered(answers)) => self.looked(answers),
             (State::Following, Input::Answered(answers)) => self.followed(answers),

@@ -24,9 +24,9 @@ use zk_session::recipe::{Flight, Operation};
 use zk_session::{OpError, SessionId, Time, Zxid};
 
 use super::id::{AttemptId, identity_in};
-use super::profile::ExclusiveProfile;
 use super::removal::ExclusiveRemoval;
 use crate::lock::error::LockError;
+use crate::lock::options::LockOptions;
 use crate::lock::outcome::{Held, NotHeld, Restart, Tally, Znode};
 use crate::lock::recipe::{Attempt, LockRemoval as _};
 use crate::machine::directory::{Directory, Round};
@@ -39,7 +39,7 @@ use crate::timed_out::{Predecessor, short_identity};
 /// One attempt to obtain an exclusive lock.
 #[derive(Clone, Debug)]
 pub struct ExclusiveAttempt {
-    profile: Arc<ExclusiveProfile>,
+    profile: Arc<LockOptions>,
     id: AttemptId,
     /// The attempt may wait for the lock. Otherwise it ends if the lock is taken.
     may_wait: bool,
@@ -89,7 +89,7 @@ type AttemptStep = Step<Result<Held, NotHeld>>;
 impl ExclusiveAttempt {
     /// Creates an attempt with its own id. Without `may_wait`, the attempt ends if the lock is
     /// taken.
-    pub fn new(profile: impl Into<Arc<ExclusiveProfile>>, id: u128, may_wait: bool) -> Self {
+    pub fn new(profile: impl Into<Arc<LockOptions>>, id: u128, may_wait: bool) -> Self {
         let profile = profile.into();
         Self {
             directory: Directory::default(),
@@ -139,7 +139,7 @@ impl ExclusiveAttempt {
                     // The read failed, so it set no watch.
                     Answer::Done(_)
                     | Answer::Refused(_)
-                    | Answer::SessionOver
+                    | Answer::SessionEnded
                     | Answer::Unknown { .. } => self.watch = None,
                 }
                 self.session = session;
@@ -152,7 +152,7 @@ impl ExclusiveAttempt {
                 self.make_directory(view)
             }
             Answer::Refused(error) => self.failed(FailedAction::Create, error),
-            Answer::SessionOver => restart(Restart::SessionOver),
+            Answer::SessionEnded => restart(Restart::SessionEnded),
             Answer::Done(_) => self.probe(),
             Answer::Unknown { error, is_final } => {
                 self.tally.replayed(1);
@@ -197,7 +197,7 @@ impl ExclusiveAttempt {
                 self.create()
             }
             Answer::Refused(error) => self.failed(FailedAction::Read, error),
-            Answer::SessionOver => restart(Restart::SessionOver),
+            Answer::SessionEnded => restart(Restart::SessionEnded),
             Answer::Unknown { error, is_final: true } => self.failed(FailedAction::Read, error),
             // The read was lost behind the create.
             Answer::Done(_) | Answer::Unknown { .. } => {
@@ -223,8 +223,8 @@ impl ExclusiveAttempt {
         let connection = answers.connection;
         self.tally.replayed(answers.replays);
         let [barrier, look] = answers.take();
-        if matches!(barrier, Answer::SessionOver) {
-            return restart(Restart::SessionOver);
+        if matches!(barrier, Answer::SessionEnded) {
+            return restart(Restart::SessionEnded);
         }
         // Even a barrier that was refused has been executed.
         if look.is_no_node() && self.znode.take().is_some() {
@@ -268,7 +268,7 @@ impl ExclusiveAttempt {
             Round::Retry => self.create(),
             Round::Repeat => self.make_directory(view),
             Round::Failed(failure) => Step::Done(Err(NotHeld::of(failure))),
-            Round::SessionOver => restart(Restart::SessionOver),
+            Round::SessionEnded => restart(Restart::SessionEnded),
         }
     }
 
@@ -357,7 +357,7 @@ impl Machine for ExclusiveAttempt {
     fn handle(&mut self, view: SessionView, input: Input) -> AttemptStep {
         match (self.state, input) {
             (_, Input::Ended(session)) if self.session == Some(session) => {
-                restart(Restart::SessionOver)
+                restart(Restart::SessionEnded)
             }
             (State::Creating, Input::Answered(answers)) => self.created(view, answers),
             (State::MakingDirectory, Input::Answered(answers)) => {

@@ -2,5 +2,4 @@
 
 pub(crate) mod attempt;
 pub(crate) mod id;
-pub(crate) mod profile;
 pub(crate) mod removal;

@@ -102,7 +102,7 @@ impl ExclusiveRemoval {
                 self.czxid = Some(created.stat.czxid);
                 self.is_certain = true;
             }
-            Answer::SessionOver => return ended_with_session(),
+            Answer::SessionEnded => return ended_with_session(),
             Answer::Unknown { error, .. } => {
                 self.is_tainted |= error.outcome() == Outcome::Unknown;
             }
@@ -127,7 +127,7 @@ impl ExclusiveRemoval {
             }
             Answer::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => self.done(),
             Answer::Refused(error) => self.refused(error),
-            Answer::SessionOver => ended_with_session(),
+            Answer::SessionEnded => ended_with_session(),
             Answer::Unknown { error, .. } => {
                 self.has_sent_delete |= error.outcome() == Outcome::Unknown;
                 self.replays += 1;
@@ -147,7 +147,7 @@ impl ExclusiveRemoval {
         self.replays += answers.replays;
         let [barrier, look] = answers.take();
         match (barrier, look) {
-            (Answer::SessionOver, _) | (_, Answer::SessionOver) => ended_with_session(),
+            (Answer::SessionEnded, _) | (_, Answer::SessionEnded) => ended_with_session(),
             // Any definite result shows that the barrier was passed.
             (_, Answer::Done(Response::GetData(found))) if self.is_own(&found) => self.delete(),
             (_, Answer::Refused(error)) if !error.is_no_node() => self.refused(error),
@@ -217,7 +217,7 @@ impl Removal for ExclusiveRemoval {
     }
 
     fn must_sweep_after(&self, released: &Released) -> Option<&ByteString> {
-        // The end of the session has ended what a create may have left.
+        // If the session has ended, the ensemble deletes whatever a lost create may have left.
         (self.is_tainted && *released != Released::EndedWithSession).then_some(&self.path)
     }
 

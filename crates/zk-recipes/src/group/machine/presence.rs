@@ -216,7 +216,7 @@ impl Presence {
                     // The test failed, so it set no watch.
                     Answer::Done(_)
                     | Answer::Refused(_)
-                    | Answer::SessionOver
+                    | Answer::SessionEnded
                     | Answer::Unknown { .. } => self.watch = None,
                 }
                 self.joined(&created.stat)
@@ -232,7 +232,7 @@ impl Presence {
                 self.create()
             }
             Answer::Refused(error) => self.refused(self.failure(FailedAction::Create, error)),
-            Answer::SessionOver => self.session_over(view),
+            Answer::SessionEnded => self.session_ended(view),
             Answer::Done(_) => self.probe(),
             Answer::Unknown { error, is_final } => {
                 self.is_tainted = true;
@@ -257,7 +257,7 @@ impl Presence {
                 }
             }
             Answer::Refused(error) => self.refused(self.failure(FailedAction::Check, error)),
-            Answer::SessionOver => self.session_over(view),
+            Answer::SessionEnded => self.session_ended(view),
             Answer::Unknown { error, is_final: true } => {
                 self.refused(self.failure(FailedAction::Check, error))
             }
@@ -371,7 +371,7 @@ impl Presence {
                 self.watch = None;
                 self.settle()
             }
-            Answer::SessionOver => self.session_over(view),
+            Answer::SessionEnded => self.session_ended(view),
             Answer::Unknown { .. } => self.probe(),
         }
     }
@@ -400,7 +400,7 @@ impl Presence {
         if look.is_no_node() {
             self.is_undecided = false;
         }
-        let answer = if matches!(barrier, Answer::SessionOver) { barrier } else { look };
+        let answer = if matches!(barrier, Answer::SessionEnded) { barrier } else { look };
         self.looked(view, answer)
     }
 
@@ -432,7 +432,7 @@ impl Presence {
             Round::Retry => self.create(),
             Round::Repeat => self.make_directory(view),
             Round::Failed(failure) => self.refused(failure),
-            Round::SessionOver => self.session_over(view),
+            Round::SessionEnded => self.session_ended(view),
         }
     }
 
@@ -468,7 +468,7 @@ impl Presence {
     }
 
     /// Performs step 6.
-    fn session_over(&mut self, view: SessionView) -> PresenceStep {
+    fn session_ended(&mut self, view: SessionView) -> PresenceStep {
         if let Some(session) = self.session.take() {
             self.past.truncate(PAST_MAX - 1);
             self.past.push_front(session);
@@ -555,7 +555,7 @@ impl Machine for Presence {
 
     fn handle(&mut self, view: SessionView, input: Input) -> PresenceStep {
         match (self.state, input) {
-            (_, Input::Ended(session)) if self.session == Some(session) => self.session_over(view),
+            (_, Input::Ended(session)) if self.session == Some(session) => self.session_ended(view),
             (State::Creating, Input::Answered(answers)) => self.created(view, answers),
             (State::MakingDirectory, Input::Answered(answers)) => {
                 self.made_directory(view, answers)

@@ -195,7 +195,7 @@ impl Roster {
                 self.needs_barrier = false;
                 self.go_on(view)
             }
-            other @ (Answer::Refused(_) | Answer::SessionOver | Answer::Unknown { .. }) => {
+            other @ (Answer::Refused(_) | Answer::SessionEnded | Answer::Unknown { .. }) => {
                 self.refused(view, other)
             }
         }
@@ -209,7 +209,7 @@ impl Roster {
             Answer::Refused(error) if error.is_no_node() => self.listed(NameList::default()),
             other @ (Answer::Done(_)
             | Answer::Refused(_)
-            | Answer::SessionOver
+            | Answer::SessionEnded
             | Answer::Unknown { .. }) => {
                 self.needs_list = true;
                 return self.refused(view, other);
@@ -348,7 +348,7 @@ impl Roster {
         }
     }
 
-    fn session_over(&mut self) {
+    fn session_ended(&mut self) {
         self.needs_barrier = true;
         self.needs_list = true;
         for (name, known) in &mut self.members {
@@ -401,7 +401,7 @@ impl Machine for Roster {
             (state, input) => {
                 match &input {
                     Input::Ended(_) => {
-                        self.session_over();
+                        self.session_ended();
                         // A list that is in flight is of no use: its reply is discarded, because
                         // another flight follows it.
                         if matches!(state, State::Listing | State::Naming) {

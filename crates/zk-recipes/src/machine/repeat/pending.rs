@@ -100,10 +100,10 @@ impl Pending {
         let answers = || results.into_iter().map(Answer::of_repeatable).collect();
         match setback(&verdicts) {
             None => Next::Answer(answers()),
-            Some(Setback::SessionOver) if self.outlives_session(view) => {
+            Some(Setback::SessionEnded) if self.outlives_session(view) => {
                 Next::Again { is_lost: false }
             }
-            Some(Setback::SessionOver) => Next::Answer(answers()),
+            Some(Setback::SessionEnded) => Next::Answer(answers()),
             Some(Setback::Later(error)) => Next::Later(error, answers()),
             Some(Setback::Lost) => Next::Again { is_lost: true },
         }
@@ -118,7 +118,7 @@ impl Pending {
             match replayable(result) {
                 Verdict::Done(response) => *known = Some(Answer::Done(response)),
                 Verdict::Refused(error) => *known = Some(Answer::Refused(error)),
-                Verdict::SessionOver => is_over |= !outlives_session,
+                Verdict::SessionEnded => is_over |= !outlives_session,
                 Verdict::Later(error) => later = Some(error),
                 Verdict::NotApplied | Verdict::Unknown => is_lost = true,
             }
@@ -128,7 +128,7 @@ impl Pending {
             |missing: Answer| move |known: Option<Answer>| known.unwrap_or_else(|| missing.clone());
         if is_over || self.known.iter().all(Option::is_some) {
             let known = std::mem::take(&mut self.known);
-            Next::Answer(known.into_iter().map(or(Answer::SessionOver)).collect())
+            Next::Answer(known.into_iter().map(or(Answer::SessionEnded)).collect())
         } else if let Some(error) = later {
             let known = self.known.iter().cloned();
             let answers = known.map(or(Answer::Refused(error.clone()))).collect();
@@ -188,6 +188,6 @@ fn first_failure<'a>(
         | Verdict::Refused(_)
         | Verdict::NotApplied
         | Verdict::Unknown
-        | Verdict::SessionOver => None,
+        | Verdict::SessionEnded => None,
     })
 }

@@ -368,7 +368,7 @@ fn a_flight_for_any_session_outlives_one_and_not_the_client() {
         assert_eq!(submitted(&asking.handle(view(0), reply(over(), over()))), 2);
         let _ = asking.handle(stopped, reply(over(), over()));
         let answers = &asking.machine.answers[0].results;
-        assert!(answers.iter().all(|it| matches!(it, Answer::SessionOver)), "{answers:?}");
+        assert!(answers.iter().all(|it| matches!(it, Answer::SessionEnded)), "{answers:?}");
         // A flight of one session ends with it.
         let mut asking = Asking::new(&[needs]);
         let _ = asking.start(view(0));

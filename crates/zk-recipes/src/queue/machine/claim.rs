@@ -110,17 +110,17 @@ impl Claim {
 
     fn creating(&mut self) -> (Flight, Needs) {
         self.state = State::Creating;
-        let directory = &self.profile.directory;
+        let directory = self.profile.directory();
         let claim = create(
             child(directory, &self.prefix()),
-            self.profile.identity.clone(),
-            self.profile.acl.clone(),
+            self.profile.options.identity.clone(),
+            self.profile.options.acl.clone(),
             CreateMode::EphemeralSequential,
         );
         let mut operations = Vec::new();
         if self.profile.removes_directory {
             // The last contender has probably removed it.
-            operations.push(self.directory.create_last(directory, &self.profile.acl));
+            operations.push(self.directory.create_last(directory, &self.profile.options.acl));
         }
         operations.extend([claim, list(directory, None)]);
         if self.profile.permits.is_some() {
@@ -167,7 +167,7 @@ impl Claim {
     /// Returns the path of the znode, once the place is claimed.
     pub(crate) fn path(&self) -> ByteString {
         let znode = self.znode.as_ref().expect("the place is claimed");
-        child(&self.profile.directory, &znode.name)
+        child(self.profile.directory(), &znode.name)
     }
 
     /// Returns the session of the claim, once it is known.
@@ -238,7 +238,7 @@ impl Claim {
                     Answer::Done(Response::GetChildren(names)) => Some((names, connection)),
                     Answer::Done(_)
                     | Answer::Refused(_)
-                    | Answer::SessionOver
+                    | Answer::SessionEnded
                     | Answer::Unknown { .. } => None,
                 };
                 Step::Done(Ok(Claimed { list, directory }))
@@ -251,11 +251,11 @@ impl Claim {
                 code: ErrorCode::NO_CHILDREN_FOR_EPHEMERALS,
                 ..
             }) => {
-                let name = self.profile.directory.to_string();
+                let name = self.profile.directory().to_string();
                 Step::Done(Err(NotHeld::Failed(LockError::MixedKinds { name })))
             }
             Answer::Refused(error) => self.failed(FailedAction::Create, error),
-            Answer::SessionOver => session_over(),
+            Answer::SessionEnded => session_ended(),
             Answer::Done(_) => self.in_doubt(session),
             Answer::Unknown { error, .. } if error.outcome() == Outcome::NotApplied => {
                 self.tally.replayed(1);
@@ -281,18 +281,23 @@ impl Claim {
     /// removed.
     fn exhausted(&mut self, name: ByteString) -> ClaimStep {
         self.znode = Some(Znode { name, sequence: u32::MAX, czxid: Zxid(0) });
-        let directory = self.profile.directory.to_string();
+        let directory = self.profile.directory().to_string();
         Step::Done(Err(NotHeld::Failed(LockError::QueueExhausted { directory })))
     }
 
     fn failed(&self, action: FailedAction, error: OpError) -> ClaimStep {
-        let failure = Failure::new(action, self.profile.directory.clone(), error);
+        let failure = Failure::new(action, self.profile.directory().clone(), error);
         Step::Done(Err(NotHeld::of(failure)))
     }
 
     fn make_directory(&mut self, view: SessionView) -> ClaimStep {
         let data = self.profile.permits.map(Permits::encode).unwrap_or_default();
-        match self.directory.create(view.now, &self.profile.directory, &data, &self.profile.acl) {
+        match self.directory.create(
+            view.now,
+            self.profile.directory(),
+            &data,
+            &self.profile.options.acl,
+        ) {
             Ok(operations) => {
                 self.state = State::MakingDirectory;
                 Step::Submit(flight(self.session, operations), Needs::All)
@@ -308,17 +313,17 @@ impl Claim {
     }
 
     fn made_directory(&mut self, view: SessionView, answers: Answers) -> ClaimStep {
-        match self.directory.created(&self.profile.directory, answers) {
+        match self.directory.created(self.profile.directory(), answers) {
             Round::Retry => self.create(),
             Round::Repeat => self.make_directory(view),
             Round::Failed(failure) => Step::Done(Err(NotHeld::of(failure))),
-            Round::SessionOver => session_over(),
+            Round::SessionEnded => session_ended(),
         }
     }
 
     fn probe(&mut self) -> ClaimStep {
         self.state = State::Probing;
-        let directory = &self.profile.directory;
+        let directory = self.profile.directory();
         let operations = vec![barrier(directory.clone()), list(directory, None)];
         Step::Submit(flight(self.session, operations), Needs::All)
     }
@@ -326,7 +331,7 @@ impl Claim {
     fn probed(&mut self, view: SessionView, answers: Answers) -> ClaimStep {
         let [barrier, listed] = answers.take();
         match (barrier, listed) {
-            (Answer::SessionOver, _) | (_, Answer::SessionOver) => session_over(),
+            (Answer::SessionEnded, _) | (_, Answer::SessionEnded) => session_ended(),
             // Even a barrier that was refused has been executed.
             (_, Answer::Done(Response::GetChildren(names))) => {
                 let found = self.unknown(&names);
@@ -347,7 +352,7 @@ impl Claim {
     fn reduced(&mut self, answers: Answers) -> ClaimStep {
         for answer in answers.results {
             match answer {
-                Answer::SessionOver => return session_over(),
+                Answer::SessionEnded => return session_ended(),
                 answer if answer.is_no_node() => {}
                 Answer::Refused(error) => return self.failed(FailedAction::DeleteChild, error),
                 Answer::Done(_) | Answer::Unknown { .. } => {}
@@ -368,7 +373,7 @@ impl Claim {
     }
 
     fn read_owners(&mut self, found: Vec<(u32, ByteString)>) -> ClaimStep {
-        let directory = &self.profile.directory;
+        let directory = self.profile.directory();
         let reads = found.iter().map(|(_, name)| read(child(directory, name), None)).collect();
         self.state = State::Reading(found);
         Step::Submit(flight(self.session, reads), Needs::Each)
@@ -388,10 +393,10 @@ impl Claim {
                         self.strangers = strangers.into();
                     }
                 }
-                Answer::SessionOver => return session_over(),
+                Answer::SessionEnded => return session_ended(),
                 answer if answer.is_no_node() => {}
                 Answer::Refused(error) => {
-                    let path = child(&self.profile.directory, &name);
+                    let path = child(self.profile.directory(), &name);
                     return Step::Done(Err(NotHeld::of(Failure::new(
                         FailedAction::Read,
                         path,
@@ -411,7 +416,7 @@ impl Claim {
             return self.exhausted(lowest.name);
         }
         self.znode = Some(lowest);
-        let directory = &self.profile.directory;
+        let directory = self.profile.directory();
         let duplicates: Vec<_> = own.map(|znode| delete(child(directory, &znode.name))).collect();
         if duplicates.is_empty() {
             return Step::Done(Ok(Claimed { list: None, directory: None }));
@@ -436,6 +441,6 @@ impl Machine for Claim {
     }
 }
 
-fn session_over<T>() -> Step<Result<T, NotHeld>> {
-    Step::Done(Err(NotHeld::Restart(Restart::SessionOver)))
+fn session_ended<T>() -> Step<Result<T, NotHeld>> {
+    Step::Done(Err(NotHeld::Restart(Restart::SessionEnded)))
 }

@@ -116,7 +116,7 @@ impl QueueRemoval {
     fn proceed(&mut self) -> RemovalStep {
         if !self.known.is_empty() {
             self.state = State::Deleting;
-            let directory = &self.profile.directory;
+            let directory = self.profile.directory();
             let paths = self.known.iter().map(|name| child(directory, name));
             let mut deletes: Vec<_> = paths.map(delete).collect();
             if self.profile.removes_directory {
@@ -134,7 +134,7 @@ impl QueueRemoval {
     fn done(&mut self) -> RemovalStep {
         if self.is_directory_left {
             self.state = State::Deleting;
-            let directory = self.profile.directory.clone();
+            let directory = self.profile.directory().clone();
             return Step::Submit(flight(self.session, vec![delete(directory)]), Needs::Each);
         }
         self.state = State::Idle;
@@ -151,7 +151,7 @@ impl QueueRemoval {
     fn sweep(&mut self) -> RemovalStep {
         self.must_sweep = false;
         self.state = State::Sweeping;
-        let directory = &self.profile.directory;
+        let directory = self.profile.directory();
         let operations = vec![barrier(directory.clone()), list(directory, None)];
         Step::Submit(flight(self.session, operations), Needs::All)
     }
@@ -167,7 +167,7 @@ impl QueueRemoval {
         self.is_directory_left |= self.profile.removes_directory && !is_unsent;
         match created {
             Answer::Done(Response::Create2(created)) => self.known.extend(name_of(&created.path)),
-            Answer::SessionOver => return ended_with_session(),
+            Answer::SessionEnded => return ended_with_session(),
             Answer::Unknown { .. } => self.is_tainted |= !is_unsent,
             Answer::Done(_) | Answer::Refused(_) => {}
         }
@@ -179,7 +179,7 @@ impl QueueRemoval {
         self.replays += answers.replays;
         let [barrier, listed] = answers.take();
         match (barrier, listed) {
-            (Answer::SessionOver, _) | (_, Answer::SessionOver) => ended_with_session(),
+            (Answer::SessionEnded, _) | (_, Answer::SessionEnded) => ended_with_session(),
             // Any definite result shows that the barrier was passed.
             (_, Answer::Done(Response::GetChildren(names))) => {
                 let mut found = with_prefix(&self.profile, &names, &self.prefix);
@@ -195,14 +195,14 @@ impl QueueRemoval {
             }
             (_, Answer::Refused(error)) => {
                 self.state = State::Idle;
-                Step::Done(Err(Refusal { path: self.profile.directory.clone(), error }))
+                Step::Done(Err(Refusal { path: self.profile.directory().clone(), error }))
             }
             (_, Answer::Done(_) | Answer::Unknown { .. }) => self.sweep(),
         }
     }
 
     fn read(&mut self, names: Vec<ByteString>) -> RemovalStep {
-        let directory = &self.profile.directory;
+        let directory = self.profile.directory();
         let reads = names.iter().map(|name| read(child(directory, name), None)).collect();
         self.state = State::Reading(names);
         Step::Submit(flight(self.session, reads), Needs::Each)
@@ -217,7 +217,7 @@ impl QueueRemoval {
                         self.known.push(name);
                     }
                 }
-                Answer::SessionOver => return ended_with_session(),
+                Answer::SessionEnded => return ended_with_session(),
                 answer if answer.is_no_node() => {}
                 // The name contains our id, so try to delete the znode. If the znode belongs to
                 // another client, the server also refuses the delete.
@@ -242,16 +242,16 @@ impl QueueRemoval {
         for (name, answer) in known.into_iter().zip(&mut results) {
             match answer {
                 Answer::Done(_) => self.has_deleted = true,
-                Answer::SessionOver => return ended_with_session(),
+                Answer::SessionEnded => return ended_with_session(),
                 answer if answer.is_no_node() => {}
                 Answer::Refused(error) | Answer::Unknown { error, .. } => {
-                    let path = child(&self.profile.directory, &name);
+                    let path = child(self.profile.directory(), &name);
                     self.refusal.get_or_insert(Refusal { path, error });
                     self.given_up.push(name);
                 }
             }
         }
-        if matches!(results.next(), Some(Answer::SessionOver)) {
+        if matches!(results.next(), Some(Answer::SessionEnded)) {
             return ended_with_session();
         }
         // A directory that another contender is in will be removed by that contender, and a server
@@ -302,7 +302,7 @@ impl Removal for QueueRemoval {
     fn must_sweep_after(&self, released: &Released) -> Option<&ByteString> {
         // The end of the session has ended what a create may have left.
         (self.is_tainted && *released != Released::EndedWithSession)
-            .then_some(&self.profile.directory)
+            .then_some(self.profile.directory())
     }
 
     fn sweep_again(&mut self) {
@@ -319,7 +319,7 @@ impl LockRemoval for QueueRemoval {
     }
 
     fn path_of(&self, znode: &Znode) -> ByteString {
-        child(&self.profile.directory, &znode.name)
+        child(self.profile.directory(), &znode.name)
     }
 }
 

@@ -252,7 +252,7 @@ impl<P: Place> Seat<P> {
         let shape = FlightShape { barrier: view.needs_write(), own: self.own_watch.is_none() };
         let mut operations = Vec::new();
         if shape.barrier {
-            operations.push(barrier(self.profile.directory.clone()));
+            operations.push(barrier(self.profile.directory().clone()));
         }
         operations.extend(P::list(self));
         if shape.own {
@@ -315,9 +315,9 @@ impl<P: Place> Seat<P> {
         let is_own = self.own_was_read(own.as_ref());
         let is_done = |answer: &Option<Answer>| matches!(answer, Some(Answer::Done(_)));
         self.place.listed(is_done(&listed), is_done(&directory));
-        let is_over = |answer: &Option<Answer>| matches!(answer, Some(Answer::SessionOver));
+        let is_over = |answer: &Option<Answer>| matches!(answer, Some(Answer::SessionEnded));
         if [&barrier, &listed, &directory, &own].into_iter().any(is_over) {
-            return restart(Restart::SessionOver);
+            return restart(Restart::SessionEnded);
         }
         let own = match own {
             // The watch fired after it was set. A shared list may be newer than the read of our own
@@ -339,7 +339,7 @@ impl<P: Place> Seat<P> {
             // The directory is gone, and so is our place in the queue.
             Some(listed) if listed.is_no_node() => return restart(Restart::ZnodeGone),
             Some(Answer::Refused(error)) => {
-                return failed(FailedAction::List, self.profile.directory.clone(), error);
+                return failed(FailedAction::List, self.profile.directory().clone(), error);
             }
             Some(_) | None => return self.list_again(view),
         };
@@ -348,7 +348,7 @@ impl<P: Place> Seat<P> {
             Some(Answer::Done(Response::GetData(found))) => Some(found),
             Some(found) if found.is_no_node() => return restart(Restart::ZnodeGone),
             Some(Answer::Refused(error)) => {
-                return failed(FailedAction::Read, self.profile.directory.clone(), error);
+                return failed(FailedAction::Read, self.profile.directory().clone(), error);
             }
             Some(_) => return self.list_again(view),
         };
@@ -398,7 +398,7 @@ impl<P: Place> Seat<P> {
     /// check at the same time.
     pub(crate) fn wait_in_queue(&mut self, view: SessionView) -> SeatStep {
         self.state = State::Queued;
-        let interval = self.profile.watch_check;
+        let interval = self.profile.options.watch_check;
         self.check_at = interval.map(|interval| view.now + spread(interval, self.claim.id()));
         self.wait(view)
     }
@@ -457,7 +457,7 @@ impl<P: Place> Seat<P> {
 
     fn session_ended(&mut self, view: SessionView, session: SessionId) -> SeatStep {
         if self.claim.session() == Some(session) {
-            restart(Restart::SessionOver)
+            restart(Restart::SessionEnded)
         } else {
             // Another session has ended, or the create is pending and its reply will show whether
             // our session has ended.

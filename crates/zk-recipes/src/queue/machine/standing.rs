@@ -134,6 +134,7 @@ pub(crate) fn with_prefix(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lock::options::LockOptions;
     use crate::queue::naming::{NameForm, QueueNames};
 
     fn fair() -> QueueProfile {
@@ -155,15 +156,7 @@ mod tests {
     }
 
     fn profile(names: QueueNames) -> QueueProfile {
-        QueueProfile {
-            directory: "/l".into(),
-            names,
-            acl: vec![],
-            identity: bytes::Bytes::new(),
-            watch_check: None,
-            permits: None,
-            removes_directory: false,
-        }
+        QueueProfile::new(LockOptions { path: "/l".into(), ..LockOptions::default() }, names)
     }
 
     fn names(names: &[&str]) -> NameList {

@@ -88,7 +88,7 @@ impl SemaphoreAttempt {
     fn stored(&self, directory: &DataReply) -> Result<Option<u32>, LockError> {
         let expected = self.profile.permits.expect("a semaphore has permits");
         let differs = |stored: String| LockError::PermitsDiffer {
-            directory: self.profile.directory.to_string(),
+            directory: self.profile.directory().to_string(),
             stored,
             expected: expected.count,
         };
@@ -105,7 +105,7 @@ impl SemaphoreAttempt {
     /// Stores the client's number of permits, unless another contender is faster.
     fn store(&mut self, version: Version) -> SeatStep {
         let permits = self.profile.permits.expect("a semaphore has permits");
-        let operation = write(self.profile.directory.clone(), permits.encode(), version);
+        let operation = write(self.profile.directory().clone(), permits.encode(), version);
         self.submit(Wait::Storing, vec![operation], Needs::All)
     }
 
@@ -114,7 +114,7 @@ impl SemaphoreAttempt {
         self.claim.tally.replayed(answers.replays);
         let [stored] = answers.take();
         match stored {
-            Answer::SessionOver => restart(Restart::SessionOver),
+            Answer::SessionEnded => restart(Restart::SessionEnded),
             Answer::Refused(OpError::Server {
                 code: ErrorCode::BAD_VERSION | ErrorCode::NO_NODE,
                 ..
@@ -122,7 +122,7 @@ impl SemaphoreAttempt {
             | Answer::Done(_)
             | Answer::Unknown { .. } => self.list_again(view),
             Answer::Refused(error) => {
-                failed(FailedAction::Write, self.profile.directory.clone(), error)
+                failed(FailedAction::Write, self.profile.directory().clone(), error)
             }
         }
     }
@@ -147,7 +147,7 @@ impl SemaphoreAttempt {
         // A pending watch keeps its number, so that the registry does not hold two for one znode.
         if shape.permits {
             self.place.permits_watch = Some(self.number(self.place.permits_watch));
-            operations.push(read(self.profile.directory.clone(), self.place.permits_watch));
+            operations.push(read(self.profile.directory().clone(), self.place.permits_watch));
         }
         if shape.own {
             operations.push(self.read_own());
@@ -156,7 +156,7 @@ impl SemaphoreAttempt {
             predecessor.is_read = is_check || predecessor.watch.is_none();
             if predecessor.is_read {
                 let watch = *predecessor.watch.get_or_insert_with(|| self.watches.issue());
-                let path = child(&self.profile.directory, &predecessor.name);
+                let path = child(self.profile.directory(), &predecessor.name);
                 operations.push(read(path, Some(watch)));
             }
         }
@@ -179,7 +179,7 @@ impl SemaphoreAttempt {
                 None
             }
         };
-        let mut read = vec![(directory, self.profile.directory.clone())];
+        let mut read = vec![(directory, self.profile.directory().clone())];
         read.push((own, self.claim.path()));
         for predecessor in &mut self.place.predecessors {
             let result = next(predecessor.is_read);
@@ -195,7 +195,7 @@ impl SemaphoreAttempt {
                 self.claim.tally.watches_missed += u32::from(is_missed);
                 predecessor.watch = None;
             }
-            read.push((result, child(&self.profile.directory, &predecessor.name)));
+            read.push((result, child(self.profile.directory(), &predecessor.name)));
         }
         for (index, (verdict, path)) in read.into_iter().enumerate() {
             match verdict {
@@ -211,7 +211,7 @@ impl SemaphoreAttempt {
                     | Answer::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }),
                 ) => {}
                 Some(Answer::Refused(error)) => return failed(FailedAction::Read, path, error),
-                Some(Answer::SessionOver) => return restart(Restart::SessionOver),
+                Some(Answer::SessionEnded) => return restart(Restart::SessionEnded),
                 Some(Answer::Unknown { .. }) => return self.watch(shape.is_check),
             }
         }
@@ -268,7 +268,7 @@ impl Place for PermitPlace {
         if seat.must_watch_number() {
             seat.place.permits_watch = Some(seat.number(seat.place.permits_watch));
         }
-        let directory = &seat.profile.directory;
+        let directory = seat.profile.directory();
         vec![list(directory, list_watch), read(directory.clone(), seat.place.permits_watch)]
     }
 

@@ -21,6 +21,7 @@ use jute_codec::{
 use zk_session::recipe::Operation;
 use zk_session::{OpError, Version};
 
+use crate::lock::options::LockOptions;
 use crate::machine::directory::{Directory, Round};
 use crate::machine::{
     Answer, Answers, FailedAction, Failure, Input, Machine, Needs, SessionView, Step, barrier,
@@ -63,21 +64,21 @@ impl Resize {
 
     fn read(&mut self) -> ResizeStep {
         self.state = State::Reading;
-        let directory = &self.profile.directory;
+        let directory = self.profile.directory();
         let operations =
             vec![barrier(directory.clone()), read(directory.clone(), None), exists(self.pin())];
         Step::Submit(flight(None, operations), Needs::All)
     }
 
     fn pin(&self) -> ByteString {
-        child(&self.profile.directory, PIN)
+        child(self.profile.directory(), PIN)
     }
 
     fn was_read(&mut self, view: SessionView, answers: Answers) -> ResizeStep {
         let [barrier, found, pin] = answers.take();
         let is_pinned = !pin.is_no_node();
         match (barrier, found) {
-            (Answer::SessionOver, _) => self.stopped(),
+            (Answer::SessionEnded, _) => self.stopped(),
             // A barrier that was refused was executed all the same.
             (_, Answer::Done(Response::GetData(found))) => {
                 let permits = self.permits();
@@ -93,7 +94,7 @@ impl Resize {
             (_, Answer::Refused(error) | Answer::Unknown { error, .. }) => {
                 self.failed(FailedAction::Read, error)
             }
-            (_, Answer::Done(_) | Answer::SessionOver) => self.stopped(),
+            (_, Answer::Done(_) | Answer::SessionEnded) => self.stopped(),
         }
     }
 
@@ -103,12 +104,12 @@ impl Resize {
         let pin = CreateRequest {
             path: self.pin(),
             data: Some(Bytes::new()),
-            acl: self.profile.acl.clone(),
+            acl: self.profile.options.acl.clone(),
             mode: CreateMode::Persistent,
             with_stat: false,
         };
         let write = version.map(|version| SetDataRequest {
-            path: self.profile.directory.clone(),
+            path: self.profile.directory().clone(),
             data: Some(self.permits().encode()),
             version,
         });
@@ -120,7 +121,7 @@ impl Resize {
 
     fn make_directory(&mut self, view: SessionView) -> ResizeStep {
         self.state = State::MakingDirectory;
-        let QueueProfile { directory, acl, .. } = &*self.profile;
+        let LockOptions { path: directory, acl, .. } = &self.profile.options;
         match self.directory.create(view.now, directory, &self.permits().encode(), acl) {
             Ok(operations) => Step::Submit(flight(None, operations), Needs::All),
             Err(failure) => Step::Done(Err(failure)),
@@ -128,11 +129,11 @@ impl Resize {
     }
 
     fn made_directory(&mut self, view: SessionView, answers: Answers) -> ResizeStep {
-        match self.directory.created(&self.profile.directory, answers) {
+        match self.directory.created(self.profile.directory(), answers) {
             Round::Retry => self.read(),
             Round::Repeat => self.make_directory(view),
             Round::Failed(failure) => Step::Done(Err(failure)),
-            Round::SessionOver => self.stopped(),
+            Round::SessionEnded => self.stopped(),
         }
     }
 
@@ -151,9 +152,9 @@ impl Resize {
                 }
                 Some((_, code)) => self.failed(FailedAction::Write, OpError::server(code)),
             },
-            Answer::SessionOver if view.has_expired => self.stopped(),
+            Answer::SessionEnded if view.has_expired => self.stopped(),
             // The barrier and the read behind it show what has become of it.
-            Answer::SessionOver | Answer::Unknown { is_final: false, .. } => self.read(),
+            Answer::SessionEnded | Answer::Unknown { is_final: false, .. } => self.read(),
             Answer::Refused(error) | Answer::Unknown { error, .. } => {
                 self.failed(FailedAction::Write, error)
             }
@@ -166,7 +167,7 @@ impl Resize {
     }
 
     fn failed(&self, action: FailedAction, error: OpError) -> ResizeStep {
-        Step::Done(Err(Failure::new(action, self.profile.directory.clone(), error)))
+        Step::Done(Err(Failure::new(action, self.profile.directory().clone(), error)))
     }
 }
 

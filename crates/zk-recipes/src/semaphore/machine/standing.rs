@@ -77,20 +77,14 @@ pub(crate) fn is_taken(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lock::options::LockOptions;
     use crate::queue::naming::{NameForm, QueueNames};
 
     const OWN: &str = "m-permit-0000000005";
 
     fn profile() -> QueueProfile {
-        QueueProfile {
-            directory: "/s".into(),
-            names: QueueNames::exclusive(NameForm::known("-permit-", "permit-")),
-            acl: vec![],
-            identity: bytes::Bytes::new(),
-            watch_check: None,
-            permits: None,
-            removes_directory: false,
-        }
+        let names = QueueNames::exclusive(NameForm::known("-permit-", "permit-"));
+        QueueProfile::new(LockOptions { path: "/s".into(), ..LockOptions::default() }, names)
     }
 
     fn names(numbers: &[u32]) -> NameList {

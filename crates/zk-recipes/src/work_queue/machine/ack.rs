@@ -29,7 +29,7 @@
 //!      and the item is gone then, this multi was applied.
 //!    - The lease has a limit, which has passed: it is lost. The client deletes it then, and never
 //!      sends a multi after that, which would find the lease of another taker under the same name.
-//!    - The session is over, and so is the lease. Continue with 3 if an earlier multi may have been
+//!    - The session has ended, and so has the lease. Continue with 3 if an earlier multi may have been
 //!      applied.
 //! 3. In the current session, pass a write barrier and look for the item. If it exists, our multi
 //!    was not applied and never will be. If it is gone, our multi has deleted it, or another taker
@@ -171,9 +171,9 @@ impl AckMachine {
             Answer::Refused(error) | Answer::Unknown { error, .. } => {
                 return self.failed(FailedAction::Create, error);
             }
-            Answer::SessionOver => return self.lose(LostReason::SessionExpired),
+            Answer::SessionEnded => return self.lose(LostReason::SessionExpired),
         };
-        if matches!((&item, &lease), (Answer::SessionOver, _) | (_, Answer::SessionOver)) {
+        if matches!((&item, &lease), (Answer::SessionEnded, _) | (_, Answer::SessionEnded)) {
             return self.lose(LostReason::SessionExpired);
         }
         match (is_created_by(&lease, self.lease_czxid), has_item) {
@@ -236,7 +236,7 @@ impl AckMachine {
             },
             Answer::Refused(OpError::TimedOut { .. }) => self.lose(LostReason::HeldTooLong),
             Answer::Refused(error) => self.failed(FailedAction::Delete, error),
-            Answer::SessionOver => self.lose(LostReason::SessionExpired),
+            Answer::SessionEnded => self.lose(LostReason::SessionExpired),
             Answer::Unknown { error, is_final } => {
                 self.is_undecided |= error.outcome() == Outcome::Unknown;
                 if is_final {
@@ -277,9 +277,10 @@ impl AckMachine {
             Answer::Refused(error) if !error.is_no_node() => {
                 self.failed(FailedAction::Check, error)
             }
-            Answer::Done(_) | Answer::Refused(_) | Answer::Unknown { .. } | Answer::SessionOver => {
-                Step::Done(Ok(Acked::Unknown))
-            }
+            Answer::Done(_)
+            | Answer::Refused(_)
+            | Answer::Unknown { .. }
+            | Answer::SessionEnded => Step::Done(Ok(Acked::Unknown)),
         }
     }
 
@@ -330,7 +331,7 @@ fn is_created_by(found: &Answer, czxid: Zxid) -> Result<bool, OpError> {
     match found {
         Answer::Done(Response::Exists(Stat { czxid: found, .. })) => Ok(*found == czxid),
         Answer::Refused(error) if !error.is_no_node() => Err(error.clone()),
-        Answer::Done(_) | Answer::Refused(_) | Answer::Unknown { .. } | Answer::SessionOver => {
+        Answer::Done(_) | Answer::Refused(_) | Answer::Unknown { .. } | Answer::SessionEnded => {
             Ok(false)
         }
     }

@@ -224,7 +224,7 @@ impl PutMachine {
                 }
             },
             Answer::Refused(error) => self.failed(FailedAction::Create, error),
-            Answer::SessionOver => self.again(view),
+            Answer::SessionEnded => self.again(view),
             Answer::Unknown { error, is_final } => {
                 self.is_undecided |= error.outcome() == Outcome::Unknown;
                 self.give_up_at.get_or_insert(view.now + UNDECIDED_MAX);
@@ -256,7 +256,7 @@ impl PutMachine {
             self.entries_directory.created(&self.layout.entries, answers)
         };
         match round {
-            Round::Retry | Round::SessionOver => self.again(view),
+            Round::Retry | Round::SessionEnded => self.again(view),
             Round::Repeat => self.make_directory(view, self.state),
             Round::Failed(failure) => self.fail(NotPut::Failed(failure)),
         }

@@ -9,8 +9,7 @@ use md5::{Digest as _, Md5};
 
 use super::directives::{Directives, Malformed, parse, quoted};
 use super::mechanism::{Exchange, Mechanism};
-use crate::error::OptionDefect;
-use crate::failure::sasl::SaslFailure;
+use crate::error::{OptionDefect, SaslFailure};
 use crate::host::Host;
 use crate::machine::SaslStep;
 

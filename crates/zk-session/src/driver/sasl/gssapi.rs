@@ -17,8 +17,7 @@ use libgssapi::oid::{GSS_MECH_KRB5, GSS_NT_HOSTBASED_SERVICE, GSS_NT_KRB5_PRINCI
 use super::Sasl;
 use super::mechanism::{Exchange, Mechanism};
 use super::ticket_cache;
-use crate::error::OptionDefect;
-use crate::failure::sasl::SaslFailure;
+use crate::error::{OptionDefect, SaslFailure};
 use crate::host::Host;
 use crate::machine::SaslStep;
 

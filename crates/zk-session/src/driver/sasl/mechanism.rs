@@ -4,8 +4,7 @@ use std::fmt;
 
 use bytes::Bytes;
 
-use crate::error::OptionDefect;
-use crate::failure::sasl::SaslFailure;
+use crate::error::{OptionDefect, SaslFailure};
 use crate::host::Host;
 use crate::machine::SaslStep;
 

@@ -25,8 +25,7 @@ pub use self::gssapi::Gssapi;
 use self::mechanism::{Exchange, Mechanism};
 use super::blocking::Threads;
 use super::transport::MARGIN;
-use crate::error::OptionDefect;
-use crate::failure::sasl::SaslFailure;
+use crate::error::{OptionDefect, SaslFailure};
 use crate::host::Host;
 use crate::machine::{Attempt, SaslInput, SaslStep};
 

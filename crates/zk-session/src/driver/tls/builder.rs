@@ -12,7 +12,7 @@ use super::Tls;
 use super::material::{Material, Source};
 use crate::driver::blocking::Threads;
 use crate::driver::transport::{Tcp, Transport};
-use crate::failure::tls::TlsFailure;
+use crate::error::TlsFailure;
 
 /// Threads that may read files at a time, for all clients that share the options.
 const THREADS_MAX: usize = 4;

@@ -12,12 +12,12 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{ClientConfig, Error, RootCertStore};
 
 use super::explain;
-use crate::failure::tls::TlsFailure;
+use crate::error::TlsFailure;
 
 const CA: &str = "CA certificate";
 const CLIENT_CERTIFICATE: &str = "client certificate";
 const CLIENT_KEY: &str = "private key";
-/// Maximum length of a file. A directory of all CAs of a system in one file has a tenth of this.
+/// Maximum length of a file. One with all CAs that a system trusts is a tenth as long.
 const FILE_MAX: u64 = 4 * 1024 * 1024;
 
 /// Where PEM data is.

@@ -20,7 +20,7 @@ use self::material::Material;
 use self::report::io_error;
 use super::blocking::Threads;
 use super::transport::{Connecting, MARGIN, Stream, Transport};
-use crate::failure::tls::TlsFailure;
+use crate::error::TlsFailure;
 use crate::host::Host;
 use crate::machine::Attempt;
 

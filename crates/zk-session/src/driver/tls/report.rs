@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use tokio_rustls::rustls::{AlertDescription, CertificateError, Error};
 
 use super::explain;
-use crate::failure::tls::TlsFailure;
+use crate::error::TlsFailure;
 
 pub(super) fn io_error(failure: TlsFailure) -> io::Error {
     let kind = match failure {

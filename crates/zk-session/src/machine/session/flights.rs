@@ -3,11 +3,10 @@
 use jute_codec::{OpCode, Response};
 
 use super::{Phase, SessionMachine};
-use crate::error::{OpError, Outcome};
+use crate::error::{OpError, Outcome, Target};
 use crate::machine::event::Event;
 use crate::machine::flight::{Flight, Operation, OwnerId, Reply, Token};
 use crate::machine::shared_list::Subscriber;
-use crate::target::Target;
 use crate::time::Time;
 
 impl SessionMachine {

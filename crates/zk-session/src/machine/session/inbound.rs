@@ -10,14 +10,13 @@ use tracing::{debug, warn};
 
 use super::sasl::MESSAGE_MAX;
 use super::{Phase, SessionMachine};
-use crate::error::{OpError, Outcome};
+use crate::error::{OpError, Outcome, Target};
 use crate::machine::cause::DisconnectCause;
 use crate::machine::inflight::{Pending, Purpose, RequestedWatch};
 use crate::machine::sample::{Fate, Sample};
 use crate::machine::shared_list::Subscriber;
 use crate::machine::status::{Change, EndCause, SessionState};
-use crate::operations::Facts;
-use crate::target::Target;
+use crate::operation::table::Facts;
 use crate::time::Time;
 use crate::types::Zxid;
 

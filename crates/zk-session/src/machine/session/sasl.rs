@@ -4,7 +4,7 @@ use jute_codec::{ErrorCode, OpCode, Reader, Request, Response, SaslToken};
 use tracing::{debug, warn};
 
 use super::{Phase, SessionMachine};
-use crate::failure::sasl::SaslFailure;
+use crate::error::SaslFailure;
 use crate::machine::cause::DisconnectCause;
 use crate::machine::event::Event;
 use crate::machine::inflight::Purpose;

@@ -8,7 +8,7 @@ use jute_codec::{
 use tracing::warn;
 
 use super::{Phase, SessionMachine};
-use crate::error::{OpError, WatchEnded};
+use crate::error::{OpError, Target, WatchEnded};
 use crate::machine::batches;
 use crate::machine::cause::DisconnectCause;
 use crate::machine::event::{Event, WatchNews};
@@ -16,7 +16,6 @@ use crate::machine::flight::{Flight, Operation, OwnerId, WatchId};
 use crate::machine::inflight::{Purpose, RequestedWatch, write_of_nothing};
 use crate::machine::persistent::WatchMode;
 use crate::machine::watch::WatchKind;
-use crate::target::Target;
 use crate::types::{WatchedEvent, Zxid};
 
 impl SessionMachine {

@@ -9,7 +9,7 @@ use jute_codec::{
     SessionId, WatcherEvent, Zxid, encode_frame, xid,
 };
 
-use crate::error::{OpError, Outcome};
+use crate::error::{OpError, Outcome, Target};
 use crate::host::Host;
 use crate::machine::downlink::Downlink;
 use crate::machine::inflight::write_of_nothing;
@@ -17,7 +17,6 @@ use crate::machine::{
     Change, Event, Flight, Operation, OwnerId, Reply, SessionConfig, SessionMachine, Token,
     WatchNumber,
 };
-use crate::target::Target;
 use crate::time::Time;
 
 /// Owner of all watches.
@@ -60,7 +59,7 @@ pub(super) struct Pair {
     pub(super) server_zxid: Zxid,
     /// Whether the transport accepts bytes at once if they are sent in response to received bytes.
     pub(super) takes_all: bool,
-    /// Whether the client knows of each connection that it carries many replies at once.
+    /// Whether each connection counts as fast, so that the client requests many replies at once.
     pub(super) is_known_as_fast: bool,
     /// The beginning of a frame that the machine has not taken.
     pub(super) input: BytesMut,

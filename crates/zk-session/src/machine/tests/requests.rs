@@ -10,12 +10,11 @@ use jute_codec::{
 use proptest::prelude::*;
 
 use super::peer::{OWNER, Pair, SESSION, TIMEOUT, config, data, get, sync, timed_out, watch};
-use crate::error::{OpError, Outcome};
+use crate::error::{OpError, Outcome, Target};
 use crate::machine::{
     Change, EndCause, Event, Flight, Operation, SessionConfig, SessionState, Token, WatchId,
     WatchNumber,
 };
-use crate::target::Target;
 use crate::types::SessionId;
 
 const LOST: OpError = OpError::connection_loss(Outcome::Unknown);

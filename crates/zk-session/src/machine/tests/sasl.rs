@@ -8,8 +8,7 @@ use jute_codec::{
 };
 
 use super::peer::{Pair, SESSION, TIMEOUT, config, data, get, host, opened, sync};
-use crate::error::{OpError, Outcome};
-use crate::failure::sasl::SaslFailure;
+use crate::error::{OpError, Outcome, SaslFailure};
 use crate::machine::{
     Change, DisconnectCause, EndCause, Event, SaslInput, SaslStep, SessionConfig, SessionState,
 };

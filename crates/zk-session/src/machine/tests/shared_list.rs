@@ -9,9 +9,8 @@ use jute_codec::{
 };
 
 use super::peer::{Pair, SESSION, config, sync, timed_out, watch};
-use crate::error::{OpError, Outcome};
+use crate::error::{OpError, Outcome, Target};
 use crate::machine::{Event, Flight, Operation, Reply, SessionState, Token};
-use crate::target::Target;
 
 const LOST: OpError = OpError::connection_loss(Outcome::Unknown);
 const NOT_SENT: OpError = OpError::connection_loss(Outcome::NotApplied);

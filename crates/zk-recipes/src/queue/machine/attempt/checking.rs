@@ -15,7 +15,7 @@ impl QueueAttempt {
     pub(super) fn send_check(&mut self) -> SeatStep {
         let own_watch = self.number(self.own_watch);
         let place = &self.place;
-        let nearest = child(&self.profile.directory, &place.nearest);
+        let nearest = child(self.profile.directory(), &place.nearest);
         let ahead = if place.is_blind { exists(nearest) } else { read(nearest, place.ahead_watch) };
         let operations = vec![ahead, read(self.claim.path(), Some(own_watch))];
         // Without an answer, the next check reads again.
@@ -35,7 +35,7 @@ impl QueueAttempt {
         // If the watch fired while the check was pending, no event was missed.
         let mut is_changed = place.ahead_watch.is_none();
         match ahead {
-            Answer::SessionOver => return restart(Restart::SessionOver),
+            Answer::SessionEnded => return restart(Restart::SessionEnded),
             Answer::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => {
                 self.claim.tally.watches_missed += u32::from(!is_changed);
                 is_changed = true;
@@ -50,7 +50,7 @@ impl QueueAttempt {
                 is_changed = true;
             }
             Answer::Refused(error) => {
-                let path = child(&self.profile.directory, &place.nearest);
+                let path = child(self.profile.directory(), &place.nearest);
                 return failed(FailedAction::Read, path, error);
             }
             Answer::Done(_) | Answer::Unknown { .. } => {}
@@ -68,7 +68,7 @@ impl QueueAttempt {
             Answer::Refused(error) => {
                 return failed(FailedAction::Read, self.claim.path(), error);
             }
-            Answer::SessionOver => return restart(Restart::SessionOver),
+            Answer::SessionEnded => return restart(Restart::SessionEnded),
             Answer::Unknown { .. } => {}
         }
         if is_changed { self.list_again(view) } else { self.wait_in_queue(view) }

@@ -86,7 +86,7 @@ impl QueueAttempt {
             place.ahead_owner = SessionId::NONE;
             place.ahead_identity = Box::default();
             operations
-                .push(read(child(&self.profile.directory, &place.nearest), place.ahead_watch));
+                .push(read(child(self.profile.directory(), &place.nearest), place.ahead_watch));
         }
         if reads.own {
             operations.push(self.read_own());
@@ -118,7 +118,7 @@ impl QueueAttempt {
                 place.ahead_owner = data.stat.ephemeral_owner;
                 place.ahead_identity = short_identity(data.data.as_deref().unwrap_or_default());
             }
-            Some(Answer::SessionOver) => return restart(Restart::SessionOver),
+            Some(Answer::SessionEnded) => return restart(Restart::SessionEnded),
             Some(Answer::Refused(OpError::Server { code: ErrorCode::NO_AUTH, .. })) => {
                 place.is_blind = true;
                 place.second = None;
@@ -133,7 +133,7 @@ impl QueueAttempt {
                 return self.list_again(view);
             }
             Some(Answer::Refused(error)) => {
-                let path = child(&self.profile.directory, &place.nearest);
+                let path = child(self.profile.directory(), &place.nearest);
                 return failed(FailedAction::Read, path, error);
             }
             Some(Answer::Done(_) | Answer::Unknown { .. }) => {
@@ -171,7 +171,7 @@ impl QueueAttempt {
             None => self.queue(view),
             Some(second) => {
                 place.second_watch = Some(self.watches.issue());
-                let path = child(&self.profile.directory, &second);
+                let path = child(self.profile.directory(), &second);
                 let operations = vec![read(path, place.second_watch)];
                 self.submit(Wait::WatchingSecond, operations, Needs::OneTry)
             }
@@ -183,7 +183,7 @@ impl QueueAttempt {
         let [second] = answers.take();
         match second {
             Answer::Done(_) if place.second_watch.is_some() => self.queue(view),
-            Answer::SessionOver => restart(Restart::SessionOver),
+            Answer::SessionEnded => restart(Restart::SessionEnded),
             // The second nearest predecessor was deleted before or after the read.
             Answer::Done(_) | Answer::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }) => {
                 place.second_watch = None;
@@ -289,7 +289,7 @@ impl QueueAttempt {
             {
                 self.grant_confirmed(view, connection)
             }
-            Answer::SessionOver => restart(Restart::SessionOver),
+            Answer::SessionEnded => restart(Restart::SessionEnded),
             Answer::Done(_) | Answer::Refused(_) | Answer::Unknown { .. } => {
                 self.own_watch = None;
                 self.list_again(view)
@@ -310,7 +310,7 @@ impl Place for QueuePlace {
             place.ahead_watch.get_or_insert_with(|| seat.watches.issue());
         }
         let watch = place.ahead_watch.filter(|_| place.is_blind);
-        vec![list(&seat.profile.directory, watch)]
+        vec![list(seat.profile.directory(), watch)]
     }
 
     fn standing(seat: &mut QueueAttempt, list: &List) -> Result<Standing<Nearest>, Box<SeatStep>> {

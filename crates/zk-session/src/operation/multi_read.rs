@@ -4,9 +4,8 @@ use bytes::Bytes;
 use bytestring::ByteString;
 use jute_codec::{DecodeError, DecodeErrorKind, OpCode, ReadOp, ReadResult};
 
-use crate::error::OpError;
+use crate::error::{OpError, Target};
 use crate::path;
-use crate::target::Target;
 use crate::types::Stat;
 
 /// A list of reads that a server executes in one request; see

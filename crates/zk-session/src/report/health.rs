@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::driver::shared::Shared;
-use crate::failure::ConnectionFailure;
+use crate::error::ConnectionFailure;
 use crate::host::Host;
 use crate::machine::SessionState;
 use crate::types::SessionId;

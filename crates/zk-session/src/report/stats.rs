@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use jute_codec::OpCode;
 
-use crate::latency::Latencies;
-use crate::operations::Facts;
+use crate::operation::table::Facts;
+use crate::report::latency::Latencies;
 
 crate::figures! {
     /// A snapshot of what a client has done since it was built; see

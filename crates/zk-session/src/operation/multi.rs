@@ -7,11 +7,10 @@ use jute_codec::{
 };
 use thiserror::Error;
 
-use crate::create::CreateOptions;
-use crate::error::{OpError, Outcome};
+use crate::error::{OpError, Outcome, Refusal, Target};
 use crate::machine::subject::refusal;
+use crate::operation::create::CreateOptions;
 use crate::path;
-use crate::target::{Refusal, Target};
 use crate::types::{Stat, Version};
 
 /// A list of writes and checks that a server executes in order, as one transaction.

@@ -5,7 +5,7 @@ use std::fmt;
 use bytestring::ByteString;
 use jute_codec::{ErrorCode, MultiOp, OpCode, Request};
 
-use crate::operations::Facts;
+use crate::operation::table::Facts;
 
 /// The operation and the path that an [`OpError`](crate::OpError) is about.
 ///

@@ -13,9 +13,8 @@ use tokio::sync::oneshot;
 use crate::chroot::translate::Root;
 use crate::driver::command::{Command, ReplySink, WatchSender};
 use crate::driver::shared::Shared;
-use crate::error::{OpError, Outcome};
+use crate::error::{OpError, Outcome, Target};
 use crate::machine::{Flight, Operation, OwnerId, Reply, Token};
-use crate::target::Target;
 use crate::time::NO_LIMIT;
 use crate::types::SessionId;
 

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use jute_codec::{Acl, AuthPacket};
 use tracing::info_span;
 
+use super::Client;
 use crate::chroot::create::{creates, ensure_chroot};
-use crate::client::Client;
 use crate::connect_string::ConnectString;
 use crate::driver::access::Access;
 use crate::driver::clock::Clock;
@@ -74,8 +74,24 @@ pub struct ClientBuilder {
     host_source: Option<Arc<dyn HostSource>>,
 }
 
+impl Client {
+    /// Configures a client for the servers in a connect string, `host:port,host:port/chroot`.
+    pub fn builder(connect_string: impl Into<String>) -> ClientBuilder {
+        ClientBuilder::new(connect_string.into())
+    }
+
+    /// Connects with default options.
+    ///
+    /// # Errors
+    ///
+    /// Fails like [`ClientBuilder::connect`].
+    pub async fn connect(connect_string: impl Into<String>) -> Result<Self, ConnectError> {
+        Self::builder(connect_string).connect().await
+    }
+}
+
 impl ClientBuilder {
-    pub(crate) fn new(connect_string: String) -> Self {
+    fn new(connect_string: String) -> Self {
         Self {
             connect_string,
             session_timeout: SESSION_TIMEOUT_DEFAULT,
@@ -219,7 +235,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets whether to accept read-only servers. Default: false.
+    /// Accepts read-only servers while no other can be reached. Default: they refuse the client, and
+    /// requests wait.
     ///
     /// A server with `readonlymode.enabled` that has lost contact with the majority of its ensemble
     /// serves what it knows. A client with this option connects to it when its turn in the list comes
@@ -228,10 +245,8 @@ impl ClientBuilder {
     /// counts for it, so locks are at risk, and are lost when their lease ends. Meanwhile the client
     /// asks the servers in turn whether they accept writes, after 100 ms at first, and then after
     /// pauses that double up to a minute. It moves to the first that does, and resumes its session.
-    ///
-    /// Without this option, read-only servers refuse the client, and requests wait.
-    pub fn read_only(mut self, accept: bool) -> Self {
-        self.read_only = accept;
+    pub fn read_only(mut self) -> Self {
+        self.read_only = true;
         self
     }
 

@@ -1,15 +1,12 @@
 //! Why a client has no connection, for messages and diagnosis.
 
-pub(crate) mod sasl;
-pub(crate) mod tls;
-
 use std::io;
 use std::time::Duration;
 
 use thiserror::Error;
 
-use self::sasl::SaslFailure;
-use self::tls::TlsFailure;
+use super::sasl::SaslFailure;
+use super::tls::TlsFailure;
 use crate::host::Host;
 use crate::machine::cause::DisconnectCause;
 
