@@ -138,6 +138,10 @@ pub enum What {
     Unleased { lock: String, guard: Id },
     /// A guard says *held* although somebody was told that its client is closed.
     HeldByClosed { lock: String, guard: Id },
+    /// A guard was held, and is not any more, in a world where nothing goes wrong.
+    Wavered { lock: String, guard: Id },
+    /// From then to then, a client had nothing but places far behind in queues.
+    WasFar { session: SessionId, from: Duration, to: Duration },
     /// A multi-lock was granted although one of its locks was lost by then.
     GrantedLost { locks: [&'static str; 2] },
     /// The body that ran under a guard counts as completed, although the lock is lost by now.
@@ -270,6 +274,9 @@ pub enum What {
     Left { path: String },
     /// The library has logged this line.
     Logged { level: &'static str, message: String, path: Option<String> },
+    /// A client has lost its session. `is_told`: a server has said so. `alive`: the session, if it
+    /// lives at that moment.
+    LostSession { is_told: bool, alive: Option<SessionId> },
     /// A caller has asked for the creation of this path in this session, and in no other.
     Bound { path: String, session: SessionId },
     /// A task has panicked.

@@ -17,11 +17,12 @@ use zk_testserver::{CommitRecord, RequestRecord};
 use crate::cuts::Cuts;
 use crate::draw::Draw;
 use crate::history::{Event, TraceHash, What};
+use crate::judges::far::Far;
 use crate::judges::patience::Patience;
 use crate::judges::{self, Case, Violation};
 use crate::logs::Log;
 use crate::program::ends::Heirs;
-use crate::program::{Program, barriers, locks, queue, values};
+use crate::program::{Program, barriers, focus, locks, queue, values};
 use crate::world::World;
 use crate::world::faults::{Struck, afflict, afflict_again};
 use crate::world::plan::Plan;
@@ -119,6 +120,9 @@ pub fn drawn(draw: &mut Draw, cuts: &Cuts) -> (Plan, Program) {
     if let Some(seed) = plan.blind {
         program.look_at_secrets(seed);
     }
+    if let Some(seed) = plan.focus {
+        focus::narrow(&mut plan, &mut program, seed);
+    }
     if plan.is_hasty {
         program.steps *= HASTY_STEPS;
     }
@@ -127,6 +131,7 @@ pub fn drawn(draw: &mut Draw, cuts: &Cuts) -> (Plan, Program) {
         plan.calm_at = plan.calm_at.max(QUIET_MIN);
     }
     cuts.apply(&mut plan, &mut program);
+    plan.is_steady = plan.could_be_steady() && program.moves.is_none();
     (plan, program)
 }
 
@@ -135,7 +140,7 @@ async fn run_world(seed: u64, cuts: &Cuts, faults: Option<Vec<Struck>>, log: Log
     let (plan, program) = drawn(&mut draw, cuts);
     let text = format!("{plan:#?}\n{program:#?}");
     let world = Arc::new(World::start(plan, program.clients.len(), &mut draw.fork()));
-    log.write_to(&world.history);
+    log.write_to(&world.history, &world.server);
     let mut options = draw.fork();
     for number in 0..program.clients.len() {
         let (builder, life) = world.builder(number, &mut options, None);
@@ -149,6 +154,7 @@ async fn run_world(seed: u64, cuts: &Cuts, faults: Option<Vec<Struck>>, log: Log
     let watched = Arc::clone(&world);
     let patience = judges::liveness::patience(&world.plan);
     let mut patience = Patience::new(patience, program.shared_directories());
+    let mut far = Far::default();
     let mut heirs = Heirs::new(&world, &program);
     observers.spawn_local(async move {
         let mut round = None;
@@ -166,7 +172,7 @@ async fn run_world(seed: u64, cuts: &Cuts, faults: Option<Vec<Struck>>, log: Log
                 }
                 round = now;
             }
-            watched.look_for_the_overdue(&mut patience);
+            watched.look_for_the_overdue(&mut patience, &mut far);
         }
     });
     let (afflicted, draw, cuts) = (Arc::clone(&world), draw.fork(), cuts.clone());

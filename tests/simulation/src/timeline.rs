@@ -253,6 +253,8 @@ impl<'a> Texts<'a> {
             | What::Outlived { .. }
             | What::Unleased { .. }
             | What::HeldByClosed { .. }
+            | What::Wavered { .. }
+            | What::LostSession { is_told: true, alive: Some(_) }
             | What::Late { .. }
             | What::GrantedLost { .. }
             | What::RanAtRisk { .. }

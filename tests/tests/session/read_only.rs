@@ -6,7 +6,7 @@ use jute_codec::ErrorCode;
 use zk_recipes::{FairLock, LockError, LockState, Tree};
 use zk_session::{Client, Clock, ConnectError, CreateMode, Host, Outcome, SessionState};
 use zk_tests::world::{SESSION_TIMEOUT, World, run, sleep_ms};
-use zk_testserver::{Action, At, Fault, ServerConfig};
+use zk_testserver::{Action, At, Fault, ServerConfig, ServerVersion};
 
 async fn client(world: &World, seed: u64) -> Client {
     world.client_with(seed, |builder| builder.read_only()).await
@@ -72,6 +72,30 @@ fn a_read_only_server_is_used_when_its_turn_comes_and_left_for_a_better_one() {
         assert_eq!(client.session_id(), session);
         client.create("/a", "", CreateMode::Persistent).await.expect("the server accepts writes");
     });
+}
+
+/// The read-only server has lost the others before the session was opened, and says that it has
+/// expired. It refuses clients that have seen a later state, so this one has seen nothing yet.
+#[test]
+fn a_session_that_a_read_only_server_does_not_know_goes_on() {
+    for version in [ServerVersion::V3_6, ServerVersion::V3_8] {
+        run(async {
+            let world = World::with(ServerConfig::default().members(3).version(version));
+            world.server.member(1).partition();
+            let transport = world.server.connector_by(|host: Host| usize::from(host.name == "zk2"));
+            let builder = Client::builder("zk1").transport(transport).read_only();
+            let builder = builder.session_timeout(SESSION_TIMEOUT).clock(Clock::tokio()).seed(1);
+            let client = builder.connect().await.expect("the servers accept everybody");
+            let session = client.session_id();
+            client.set_hosts("zk2").expect("the list is valid");
+            until(&client, SessionState::ConnectedReadOnly).await;
+            assert_eq!(client.session_id(), session);
+            client.set_hosts("zk1").expect("the list is valid");
+            until(&client, SessionState::Connected).await;
+            assert_eq!(client.session_id(), session);
+            assert_eq!(world.server.sessions().len(), 1, "no other session is left");
+        });
+    }
 }
 
 #[test]

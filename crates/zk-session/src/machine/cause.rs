@@ -107,6 +107,10 @@ pub enum DisconnectCause {
     /// The server replied to the handshake with a different session.
     #[error("the server resumed a different session than the one requested")]
     SessionSwapped,
+    /// The server does not know the session, but it is read-only, and the session may have been
+    /// opened after the server had lost contact with the others.
+    #[error("the server is read-only, and does not know the session")]
+    SessionUnknown,
     /// The server refused to restore watches.
     #[error("the server refused to restore watches: {0}")]
     SetWatches(ErrorCode),

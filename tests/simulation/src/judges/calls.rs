@@ -9,7 +9,8 @@ use crate::history::{End, Event, Failure, Id, What};
 use crate::world::plan::{FaultKind, Plan};
 
 /// The calls of operations without a recipe, which report what the connection does.
-const OPERATIONS: [&str; 6] = ["create", "delete", "set_data", "sync", "transaction", "commit_in"];
+const OPERATIONS: [&str; 7] =
+    ["create", "delete", "set_data", "sync", "transaction", "commit_in", "read_and_watch"];
 
 /// Returns how the promise was broken.
 pub fn judge(events: &[Event], plan: &Plan, deleted: &BTreeSet<String>) -> Vec<String> {

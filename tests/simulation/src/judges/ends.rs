@@ -1,6 +1,6 @@
 //! A client that ends leaves to the others what it had: a close that is confirmed has ended the
 //! session, and a session that is handed over has nothing that nobody can delete any more, and
-//! continues.
+//! continues. A client that was told that its session has expired has lost it.
 
 use std::collections::BTreeSet;
 
@@ -28,6 +28,11 @@ fn judge_events(events: &[Event], late: &BTreeSet<SessionId>) -> Vec<String> {
                 if !late.contains(session) =>
             {
                 Some(format!("at {at:?}: a client was closed, and {session} lives"))
+            }
+            What::LostSession { is_told: true, alive: Some(session) }
+                if !late.contains(session) =>
+            {
+                Some(format!("at {at:?}: a client was told of the end of {session}, which lives"))
             }
             What::HandedOver { session, left } if !left.is_empty() => {
                 Some(format!("at {at:?}: {session} was handed over, and nobody deletes {left:?}"))
@@ -60,6 +65,16 @@ mod tests {
         assert_eq!((closed(true, true, &[]), closed(true, false, &[])), (1, 0));
         assert_eq!(closed(false, true, &[]), 0, "no server was reached");
         assert_eq!(closed(true, true, &[session]), 0);
+    }
+
+    #[test]
+    fn a_session_that_is_said_to_have_expired_and_lives_is_seen() {
+        let session = SessionId(1);
+        let lost =
+            |is_told, alive, late: &[SessionId]| count(What::LostSession { is_told, alive }, late);
+        assert_eq!((lost(true, Some(session), &[]), lost(true, None, &[])), (1, 0));
+        assert_eq!(lost(false, Some(session), &[]), 0, "the client gave it up by itself");
+        assert_eq!(lost(true, Some(session), &[session]), 0, "its end is in the log");
     }
 
     #[test]

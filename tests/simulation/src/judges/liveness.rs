@@ -47,6 +47,10 @@ pub fn judge(events: &[Event]) -> Vec<String> {
         }
     }
     let overdue = events.iter().filter_map(|event| match &event.what {
+        What::Wavered { lock, guard } => Some(format!(
+            "{lock} at {:?}: guard {guard} is not held any more, and nothing goes wrong",
+            event.at
+        )),
         What::Overdue { what, since } => {
             Some(format!("{what} has been due from {since:?} to {:?}", event.at))
         }
@@ -75,5 +79,11 @@ mod tests {
         let ended = |call| What::Ended { call, end: End::Done };
         assert_eq!(judge(&history(vec![begun(1), begun(2), ended(2), ended(1)])).len(), 0);
         assert_eq!(judge(&history(vec![begun(1), begun(2), ended(2)])).len(), 1);
+    }
+
+    #[test]
+    fn a_guard_that_is_not_held_any_more_though_nothing_goes_wrong_is_seen() {
+        let wavered = What::Wavered { lock: "/a".to_owned(), guard: 1 };
+        assert_eq!(judge(&history(vec![wavered])).len(), 1);
     }
 }

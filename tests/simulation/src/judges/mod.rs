@@ -10,6 +10,7 @@ pub mod cost;
 pub mod counter;
 pub mod ends;
 pub mod exclusion;
+pub mod far;
 pub mod fencing;
 pub mod group;
 pub mod hosts;
@@ -107,6 +108,7 @@ pub fn judge(case: &Case<'_>) -> Vec<Violation> {
         ("calls go on once the faults have stopped", liveness::judge(events)),
         ("calls end as their pages say", calls::judge(events, plan, deleted)),
         ("requests are few when nothing happens", cost::judge(events, requests, program, quiet)),
+        ("whoever waits far behind writes nothing", far::judge(events, requests)),
         ("whoever may not read lists only changes", blind::judge(case)),
         ("memory does not grow when nothing happens", memory::judge(*grown, program)),
         ("bytes are few", traffic::judge(events, traffic, plan, program, quiet)),

@@ -3,6 +3,7 @@
 pub mod barriers;
 mod caches;
 pub mod ends;
+pub mod focus;
 pub mod groups;
 mod guards;
 pub mod hosts;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jute_codec::SessionId;
 use zk_recipes::kind::Kind;
-use zk_recipes::{Client, Guard, LockState};
+use zk_recipes::{Client, Guard, LockState, SessionState};
 use zk_tests::scene::poll_times;
 
 use super::named::Named;
@@ -45,6 +45,22 @@ pub struct Task {
     pub drops_nothing: bool,
     /// It often keeps what it has for long.
     pub is_patient: bool,
+}
+
+/// Waits until a client loses its connection.
+async fn disconnected(client: &Client) {
+    let mut states = client.states();
+    let mut was_connected = false;
+    loop {
+        let is_connected = states.current().state == SessionState::Connected;
+        if was_connected && !is_connected {
+            return;
+        }
+        was_connected |= is_connected;
+        if states.next().await.is_none() {
+            return std::future::pending().await;
+        }
+    }
 }
 
 /// How a call has ended.
@@ -88,7 +104,19 @@ impl Task {
         let is_dropped = self.draw.chance(self.drops) && !self.is_calm();
         let polls = if is_dropped { self.draw.size(0, 12) } else { usize::MAX };
         let polls = if self.drops_nothing { usize::MAX } else { polls };
-        self.call_until(name, on, timeout, polls, future).await
+        if self.world.plan.is_nervous && !self.drops_nothing && self.draw.chance(60) {
+            let (after, client) = (self.draw.ms(0, 300), self.client.clone());
+            let world = Arc::clone(&self.world);
+            let cut_off = async move {
+                disconnected(&client).await;
+                world.sleep(after).await;
+                if world.history.now() >= world.plan.calm_at {
+                    std::future::pending::<()>().await;
+                }
+            };
+            return self.call_until(name, on, timeout, polls, future, cut_off).await;
+        }
+        self.call_until(name, on, timeout, polls, future, std::future::pending()).await
     }
 
     /// Awaits a call of the library and records how it has ended.
@@ -98,7 +126,7 @@ impl Task {
         on: &str,
         future: impl Future<Output = Result<T, E>>,
     ) -> Called<T> {
-        self.call_until(name, on, None, usize::MAX, future).await
+        self.call_until(name, on, None, usize::MAX, future, std::future::pending()).await
     }
 
     async fn call_until<T, E: Named>(
@@ -108,6 +136,7 @@ impl Task {
         timeout: Option<Duration>,
         polls: usize,
         future: impl Future<Output = Result<T, E>>,
+        given_up: impl Future<Output = ()>,
     ) -> Called<T> {
         let call = self.world.history.id();
         self.push(What::Begun { call, name, on: on.to_owned(), timeout });
@@ -117,6 +146,7 @@ impl Task {
             biased;
             output = polled => output,
             () = self.life.abandoned() => None,
+            () = given_up => None,
         };
         let called = match output {
             Some(Ok(value)) => Called::Done(value),

@@ -1,7 +1,9 @@
 //! Uses of a counter and of a shared value, and operations without a recipe.
 
+use std::time::Duration;
+
 use jute_codec::SessionId;
-use zk_recipes::{Counter, CreateMode, Multi, SharedValue};
+use zk_recipes::{Client, Counter, CreateMode, Multi, SharedValue};
 
 use super::task::Task;
 use crate::history::What;
@@ -83,6 +85,9 @@ pub async fn change_tree(task: &mut Task) {
         2 => format!("{TREE}/1/{}", task.draw.between(1, 4)),
         _ => format!("{TREE}/{}", task.draw.between(2, 6)),
     };
+    if task.world.plan.has_watchers && task.draw.chance(40) {
+        return watch_tree(task, &client, &path, timeout).await;
+    }
     match task.draw.between(0, 3) {
         0 => {
             let deletion = client.delete(&path, None);
@@ -96,5 +101,31 @@ pub async fn change_tree(task: &mut Task) {
             let create = client.create(&path, "created", CreateMode::Persistent);
             task.call("create", &path, timeout, create).await;
         }
+    }
+}
+
+/// Watches something in the tree that caches follow, also with the same client.
+async fn watch_tree(task: &mut Task, client: &Client, path: &str, timeout: Option<Duration>) {
+    const NAME: &str = "read_and_watch";
+    let watcher = match task.draw.between(0, 2) {
+        0 => {
+            let reading = client.get_data_and_watch(path);
+            task.call(NAME, path, timeout, reading).await.done().map(|(_, watcher)| watcher)
+        }
+        1 => {
+            let reading = client.get_children_and_watch(path);
+            task.call(NAME, path, timeout, reading).await.done().map(|(_, watcher)| watcher)
+        }
+        _ => {
+            let reading = client.exists_and_watch(path);
+            task.call(NAME, path, timeout, reading).await.done().map(|(_, watcher)| watcher)
+        }
+    };
+    let Some(mut watcher) = watcher else { return };
+    tokio::select! {
+        biased;
+        // Whatever it is told, it has watched.
+        _ = watcher.changed() => {}
+        () = task.hold() => {}
     }
 }

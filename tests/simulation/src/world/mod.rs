@@ -95,7 +95,7 @@ impl World {
         let history = History::new();
         let server = TestServer::start(plan.server());
         let network = Network::new(server.clone(), history.clone(), &plan, draw.fork());
-        let registry = Registry::new(history.clone(), server.clone());
+        let registry = Registry::new(history.clone(), server.clone(), plan.is_steady);
         if plan.blind.is_some() {
             // A lock needs READ on its directory, or else a contender whose create was lost is never
             // found. The znodes in it belong to their creators.

@@ -125,6 +125,24 @@ const READERS_PERCENT: u64 = 10;
 /// Chosen like `MORTAL_SALT`, when these clients were added.
 const READERS_SALT: u64 = 4;
 
+/// How many seeds have one recipe and one or two kinds of faults, again and again, in percent.
+const FOCUS_PERCENT: u64 = 20;
+/// Chosen like `MORTAL_SALT`, when these worlds were added.
+const FOCUS_SALT: u64 = 1_197;
+
+/// How many seeds have callers that give up when their client loses its connection, in percent.
+const NERVOUS_PERCENT: u64 = 12;
+/// Chosen like `MORTAL_SALT`, when these callers were added.
+const NERVOUS_SALT: u64 = 8;
+
+/// How many seeds have callers with watches in the tree that caches follow, in percent.
+const WATCHERS_PERCENT: u64 = 25;
+/// Chosen like `MORTAL_SALT`, when these callers were added.
+const WATCHERS_SALT: u64 = 6_818;
+
+/// The longest round trip of a world in which a lock that is held stays so while nothing goes wrong.
+const STEADY_ROUND_TRIP_MAX: Duration = Duration::from_millis(200);
+
 /// After how many ticks a follower notices that it is cut off.
 pub const SYNC_LIMIT: u32 = 5;
 
@@ -188,6 +206,14 @@ pub struct Plan {
     pub mortals: Option<u64>,
     /// The seed of the clients that may not read what the others create, if there are such ones.
     pub blind: Option<u64>,
+    /// The seed of the one recipe and the few kinds of faults that the world has, if it has no more.
+    pub focus: Option<u64>,
+    /// Whether callers give up when their client loses its connection.
+    pub is_nervous: bool,
+    /// Whether callers watch the tree that caches follow.
+    pub has_watchers: bool,
+    /// Whether a lock that is held stays so: nothing goes wrong, nothing is slow, and nobody moves.
+    pub is_steady: bool,
 }
 
 impl Plan {
@@ -243,6 +269,10 @@ impl Plan {
             is_hasty: false,
             readers: None,
             outstanding: None,
+            focus: None,
+            is_nervous: false,
+            has_watchers: false,
+            is_steady: false,
         };
         plan.draw_more(&mut Draw::new(draw.seed() ^ SALT))
     }
@@ -339,6 +369,15 @@ impl Plan {
                 self.faults.push(FaultKind::Partition);
             }
         }
+        let mut focus = Draw::new(draw.seed() ^ FOCUS_SALT);
+        let is_special = [self.blind, self.mortals, self.readers, self.leases];
+        if focus.chance(FOCUS_PERCENT) && is_special.iter().all(Option::is_none) {
+            self.focus = Some(focus.seed());
+        }
+        let mut nervous = Draw::new(draw.seed() ^ NERVOUS_SALT);
+        self.is_nervous = nervous.chance(NERVOUS_PERCENT);
+        let mut watchers = Draw::new(draw.seed() ^ WATCHERS_SALT);
+        self.has_watchers = watchers.chance(WATCHERS_PERCENT);
         self
     }
 
@@ -361,6 +400,15 @@ impl Plan {
     /// off without knowing it.
     pub fn reads_are_current(&self) -> bool {
         self.members == 1 && !self.faults.contains(&FaultKind::CutOff)
+    }
+
+    /// Returns whether nothing in this world keeps a client from renewing its lease in time.
+    pub fn could_be_steady(&self) -> bool {
+        self.faults.is_empty()
+            && self.unapplied_max().is_zero()
+            && self.round_trip_max() <= STEADY_ROUND_TRIP_MAX
+            && self.leases.is_none()
+            && self.clock_rate == CLOCK_RATE
     }
 
     /// Returns how long a server may take at most to apply what has been committed.

@@ -21,6 +21,8 @@ type Asks = Box<dyn Fn() -> Option<bool> + Send>;
 pub struct Registry {
     history: History,
     server: TestServer,
+    /// Nothing goes wrong, so that a guard that is held stays so.
+    is_steady: bool,
     inner: Arc<Mutex<BTreeMap<String, Lock>>>,
 }
 
@@ -39,13 +41,16 @@ struct Entry {
     client: Option<Client>,
     /// The life of its client. `None`: it was told already that the guard outlives it.
     life: Option<Life>,
+    /// It must be held until its caller gives it back or its client ends: nothing goes wrong.
+    must_stay: Option<Life>,
+    was_held: bool,
     asks: Asks,
 }
 
 impl Registry {
     /// Creates an empty registry of guards of sessions of this server.
-    pub fn new(history: History, server: TestServer) -> Self {
-        Self { history, server, inner: Arc::default() }
+    pub fn new(history: History, server: TestServer, is_steady: bool) -> Self {
+        Self { history, server, is_steady, inner: Arc::default() }
     }
 
     /// Adds a guard, and records which guards of its lock are held now.
@@ -60,6 +65,8 @@ impl Registry {
     ) {
         let mut inner = self.lock();
         let entry = inner.entry(lock.to_owned()).or_default();
+        // A lease of an item ends by itself, and so does a lock that nothing renews.
+        let must_stay = Some(life.clone()).filter(|_| self.is_steady && leased.is_some());
         let (session, client) = leased.unzip();
         entry.guards.push(Entry {
             guard,
@@ -67,6 +74,8 @@ impl Registry {
             session,
             client,
             life: Some(life),
+            must_stay,
+            was_held: false,
             asks: Box::new(is_held),
         });
         entry.look(&self.history, lock, &self.server.sessions());
@@ -88,9 +97,15 @@ impl Registry {
 impl Lock {
     fn look(&mut self, history: &History, name: &str, sessions: &[SessionId]) {
         let mut held = Vec::new();
-        self.guards.retain_mut(|Entry { guard, share, session, client, life, asks }| {
+        self.guards.retain_mut(|entry| {
+            let Entry { guard, share, session, client, life, must_stay, was_held, asks } = entry;
             match asks() {
                 Some(is_held) => {
+                    let has_wavered = *was_held && !is_held;
+                    *was_held |= is_held;
+                    if has_wavered && must_stay.take().is_some_and(|life| !life.is_ending()) {
+                        history.note(What::Wavered { lock: name.to_owned(), guard: *guard });
+                    }
                     held.extend(is_held.then_some((*guard, *share)));
                     if is_held && session.is_some_and(|session| !sessions.contains(&session)) {
                         let (lock, session) = (name.to_owned(), session.take());

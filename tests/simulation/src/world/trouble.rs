@@ -13,6 +13,7 @@ use super::World;
 use super::clients::Life;
 use super::plan::FaultKind;
 use crate::history::{Id, What};
+use crate::judges::far::Far;
 use crate::judges::patience::{Moment, Patience, Waiting};
 use crate::judges::turns::parse;
 use crate::program::barriers::{BARRIER, MEETING};
@@ -184,10 +185,13 @@ fn stored_permits(server: &TestServer) -> usize {
 
 impl World {
     /// Records what nobody has done for too long.
-    pub fn look_for_the_overdue(&self, patience: &mut Patience) {
+    pub fn look_for_the_overdue(&self, patience: &mut Patience, far: &mut Far) {
         let moment = self.moment();
         for (what, since) in patience.look(&moment) {
             self.history.note(What::Overdue { what, since });
+        }
+        for (session, from, to) in far.look(&moment) {
+            self.history.note(What::WasFar { session, from, to });
         }
     }
 

@@ -178,9 +178,10 @@ impl SessionMachine {
         if matches!(self.link.phase, Phase::Idle | Phase::Stopped(_)) {
             return;
         }
-        let is_same_server = cause.is_none() && self.may_be_read_only();
+        let is_refused = matches!(cause, None | Some(DisconnectCause::SessionUnknown));
+        let is_same_server = is_refused && self.may_be_read_only();
         let opening = match &cause {
-            None if is_same_server => Opening::Anonymous,
+            _ if is_same_server => Opening::Anonymous,
             // The server gets one connection to prove itself.
             Some(DisconnectCause::ExpiryUnproven) => Opening::ExpiryUnproven,
             None | Some(_) => Opening::Regular,

@@ -45,6 +45,14 @@ impl SessionMachine {
         self.link.opening() == Opening::Anonymous
     }
 
+    /// Returns true if a server says that the requested session is gone, but cannot know it: it has
+    /// lost contact with the majority, and the session may have been opened since.
+    fn is_ignorant(&self, response: &ConnectResponse) -> bool {
+        let is_requested = self.identity.is_some() || self.stale.is_some();
+        let is_gone = response.timeout_ms <= 0 && response.read_only == Some(true);
+        is_gone && is_requested && self.link.opening() == Opening::Regular
+    }
+
     /// Handles the reply to a ConnectRequest that was sent at `sent`.
     ///
     /// With SASL, the server has proven nothing yet, so nothing in its reply counts before the
@@ -54,7 +62,9 @@ impl SessionMachine {
     /// old one is over when the server has authenticated on that connection. A client that is
     /// closing needs no such proof.
     pub(super) fn receive_connect_response(&mut self, response: ConnectResponse, sent: Time) {
-        if !self.config.sasl {
+        if self.is_ignorant(&response) {
+            self.drop_connection(DisconnectCause::SessionUnknown);
+        } else if !self.config.sasl {
             self.handle_connect_response(response, sent);
         } else if response.timeout_ms > 0 {
             self.link.unproven = Some((response, sent));
@@ -85,8 +95,10 @@ impl SessionMachine {
             }
             return;
         }
-        if self.link.opening() == Opening::ExpiryUnproven {
-            // The server that has reported the end of the session has proven itself.
+        let is_read_only = granted.is_some() && response.read_only == Some(true);
+        if self.link.opening() == Opening::ExpiryUnproven && !is_read_only {
+            // The server that has reported the end of the session has proven itself. If it is
+            // read-only now, it does not know whether the session has ended.
             self.end_session(EndCause::Expired);
             if matches!(self.link.phase, Phase::Stopped(_)) {
                 return;
@@ -94,7 +106,7 @@ impl SessionMachine {
         }
         let requested = self.session_id();
         if let Some(ms) = granted {
-            if response.read_only == Some(true) {
+            if is_read_only {
                 // A server that resumes the session although it is read-only does not know whether
                 // it still exists.
                 return if self.accepts_read_only() {

@@ -62,8 +62,8 @@ pub(super) enum Opening {
     /// The session that was given up, or the current one. If there is neither, it requests a new
     /// session.
     Regular,
-    /// No session, although there is one: the same server hung up when it was asked to resume it,
-    /// as read-only servers do.
+    /// No session, although there is one: the same server hung up when it was asked to resume it, or
+    /// did not know it, as read-only servers do.
     Anonymous,
     /// No session, because the same server says that the session has expired. It is asked for a new
     /// session, to authenticate there. Only then is the session over.

@@ -10,6 +10,10 @@
 //! Such a server opens a session of its own, which no other server knows. If the server turns out
 //! to accept writes, that session is closed, and the real one is resumed.
 //!
+//! A session that was opened after such a server has lost the majority is one that it does not know,
+//! and the server says that it has expired. That is no proof either: the machine asks once more
+//! without a session, too.
+//!
 //! While a read-only server is connected, the driver asks the servers of the list in turn whether
 //! they accept writes (`isro`). If one does, the machine waits for the replies in flight and moves
 //! there. Source of the intervals: `ClientCnxn.SendThread.pingRwServer`.
@@ -39,8 +43,8 @@ impl SessionMachine {
         self.config.read_only && !self.is_closing
     }
 
-    /// Returns true if the server that has just hung up is to be asked without a session: it may be
-    /// a read-only one that refuses to resume the session.
+    /// Returns true if the server that has just hung up, or does not know the session, is to be asked
+    /// without a session: it may be a read-only one that does not resume the session.
     pub(super) fn may_be_read_only(&self) -> bool {
         let was_resume = matches!(self.link.phase, Phase::Handshaking(_))
             && (self.identity.is_some() || self.stale.is_some())

@@ -173,12 +173,21 @@ impl Pair {
     }
 
     pub(super) fn answer_handshake(&mut self, session: SessionId, timeout: Duration) {
+        self.answer_handshake_as(session, timeout, false);
+    }
+
+    /// Replies to the handshake as a server does that has lost contact with the majority.
+    pub(super) fn answer_read_only(&mut self, session: SessionId, timeout: Duration) {
+        self.answer_handshake_as(session, timeout, true);
+    }
+
+    fn answer_handshake_as(&mut self, session: SessionId, timeout: Duration, is_read_only: bool) {
         let response = ConnectResponse {
             protocol_version: 0,
             timeout_ms: i32::try_from(timeout.as_millis()).unwrap(),
             session_id: session,
             password: Bytes::from(format!("password of {session}")),
-            read_only: Some(false),
+            read_only: Some(is_read_only),
         };
         self.send(|out| response.encode(out));
     }

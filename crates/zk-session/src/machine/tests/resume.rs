@@ -277,6 +277,53 @@ fn a_server_that_has_left_the_list_is_not_asked_without_a_session() {
     assert_eq!(pair.handshake().session_id, SESSION);
 }
 
+/// It has lost contact with the others before the session was opened.
+#[test]
+fn a_read_only_server_that_does_not_know_the_session_does_not_end_it() {
+    let mut pair = Pair::new(SessionConfig { read_only: true, ..config() });
+    pair.connect(SESSION);
+    pair.cut();
+    pair.changes();
+    pair.open();
+    assert_eq!(pair.handshake().session_id, SESSION);
+    pair.answer_read_only(SessionId::NONE, Duration::ZERO);
+    assert_eq!(pair.changes(), []);
+    let cause = Event::Disconnect(DisconnectCause::SessionUnknown);
+    assert!(pair.take(|event| *event == cause).is_some(), "{:?}", pair.events);
+    // It is asked once more, without a session, and serves reads.
+    pair.open();
+    assert_eq!(pair.handshake().session_id, SessionId::NONE);
+    pair.answer_read_only(SessionId(7), TIMEOUT);
+    let status = pair.session.status();
+    assert_eq!((status.state, status.session), (SessionState::ConnectedReadOnly, Some(SESSION)));
+    pair.cut();
+    assert_eq!(pair.connect(SESSION).session_id, SESSION);
+    assert_eq!(pair.session.status().state, SessionState::Connected);
+}
+
+#[test]
+fn a_read_only_server_that_does_not_know_a_session_that_is_being_closed_has_not_closed_it() {
+    let mut pair = Pair::new(SessionConfig { read_only: true, ..config() });
+    pair.connect(SESSION);
+    pair.cut();
+    pair.changes();
+    pair.open();
+    pair.handshake();
+    pair.session.close(pair.now);
+    pair.drain();
+    pair.answer_read_only(SessionId::NONE, Duration::ZERO);
+    let ended = Change::Ended { session: SESSION, cause: EndCause::Closed };
+    let changes = pair.changes();
+    assert!(!changes.iter().any(|change| matches!(change, Change::Ended { .. })), "{changes:?}");
+    let request = pair.connect(SESSION);
+    assert_eq!((request.session_id, request.read_only), (SESSION, Some(false)));
+    pair.flush();
+    let requests = pair.requests();
+    let [(xid, Request::CloseSession)] = requests[..] else { panic!("{requests:?}") };
+    pair.reply(xid, Ok(Response::Empty));
+    assert!(pair.changes().contains(&ended));
+}
+
 /// A ping at a closed connection could discard the reply.
 #[test]
 fn no_ping_follows_a_close() {

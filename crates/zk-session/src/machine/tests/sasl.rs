@@ -359,6 +359,39 @@ fn a_server_that_proves_itself_ends_an_expired_session_and_opens_the_next() {
     assert_eq!(pair.error(waiting), OpError::session_expired(Outcome::NotApplied));
 }
 
+/// It does not know sessions that were opened after it had lost contact with the others.
+#[test]
+fn a_read_only_server_ends_no_session_though_it_proves_itself() {
+    for says_expired_first in [false, true] {
+        let config = SessionConfig { read_only: true, auth: vec![], ..sasl_config() };
+        let mut pair = Pair::new(config);
+        pair.connect(SESSION);
+        pair.authenticate();
+        pair.cut();
+        pair.changes();
+        pair.open();
+        pair.handshake();
+        let cause = if says_expired_first {
+            // Whoever says so need not be a server, and the next one at this address is read-only.
+            pair.answer_expired();
+            DisconnectCause::ExpiryUnproven
+        } else {
+            pair.answer_read_only(SessionId::NONE, Duration::ZERO);
+            DisconnectCause::SessionUnknown
+        };
+        assert_eq!(pair.disconnect_cause(), cause);
+        pair.open();
+        assert_eq!(pair.handshake().session_id, SessionId::NONE);
+        pair.answer_read_only(SessionId(7), TIMEOUT);
+        pair.authenticate();
+        let changes = pair.changes();
+        assert!(!changes.iter().any(|it| matches!(it, Change::Ended { .. })), "{changes:?}");
+        let status = pair.session.status();
+        let expected = (SessionState::ConnectedReadOnly, Some(SESSION));
+        assert_eq!((status.state, status.session), expected);
+    }
+}
+
 #[test]
 fn a_refusal_to_authenticate_that_nobody_asked_for_stops_no_client() {
     let mut pair = with_two_servers();

@@ -1,0 +1,103 @@
+//! Worlds with one recipe and one or two kinds of faults, again and again.
+//!
+//! Some faults show themselves only if three things happen in a row: a create whose reply is lost, a
+//! caller that gives up, a commit that is late. In a world with many recipes and many kinds of faults,
+//! such a row is too rare to be found.
+
+use std::time::Duration;
+
+use super::locks::LOCK_KINDS;
+use super::{Job, LockKind, Program};
+use crate::draw::Draw;
+use crate::world::plan::{FaultKind, Plan};
+
+/// The kinds of faults, and those more than once that decide what is known about a request.
+const FAULTS: [FaultKind; 20] = [
+    FaultKind::Cut,
+    FaultKind::Cut,
+    FaultKind::Cut,
+    FaultKind::LateCommit,
+    FaultKind::LateCommit,
+    FaultKind::LateCommit,
+    FaultKind::LostReply,
+    FaultKind::LostReply,
+    FaultKind::Delay,
+    FaultKind::Isolate,
+    FaultKind::CutOff,
+    FaultKind::Pause,
+    FaultKind::Restart,
+    FaultKind::Election,
+    FaultKind::Partition,
+    FaultKind::Throttle,
+    FaultKind::Refusal,
+    FaultKind::Refusal,
+    FaultKind::Deletion,
+    FaultKind::Stop,
+];
+
+/// Leaves one recipe with all of its users, and one or two kinds of faults, which hardly pause.
+pub fn narrow(plan: &mut Plan, program: &mut Program, seed: u64) {
+    let mut draw = Draw::new(seed);
+    let jobs = draw_jobs(&mut draw);
+    while program.clients.len() < 2 {
+        program.clients.push(vec![Vec::new()]);
+    }
+    for task in program.clients.iter_mut().flatten() {
+        *task = (0..draw.size(1, 2)).map(|_| draw.pick(&jobs)).collect();
+    }
+    program.is_patient = draw.chance(20);
+    program.is_quiet = false;
+    plan.faults = (0..draw.size(1, 2)).map(|_| draw.pick(&FAULTS)).collect();
+    let is_possible = |kind: &FaultKind| plan.members > 1 || *kind != FaultKind::Partition;
+    plan.faults.retain(is_possible);
+    plan.faults.dedup();
+    plan.fault_pause = draw.ms(100, 3_000);
+    plan.calm_at = draw.ms(10_000, 60_000);
+    plan.is_hasty |= draw.chance(50);
+    // Otherwise all steps are over before anything has gone wrong.
+    plan.latency = plan.latency.max(Duration::from_millis(5));
+    if plan.members > 1 && draw.chance(40) {
+        plan.leader_unapplied = draw.ms(100, 3_000);
+    }
+}
+
+fn draw_jobs(draw: &mut Draw) -> Vec<Job> {
+    match draw.between(0, 19) {
+        0..=3 => vec![Job::Lock(draw.pick(&LOCK_KINDS))],
+        4 | 5 => vec![Job::Lock(LockKind::Exclusive)],
+        6 | 7 => vec![Job::Put, Job::Take, Job::Take],
+        8 => vec![Job::Options],
+        9 => vec![Job::Add],
+        10 => vec![Job::Value, Job::Changes],
+        11 | 12 => vec![Job::Tree, Job::Tree, Job::Cache],
+        13 => vec![Job::Guard],
+        14 => vec![Job::Barrier],
+        15 => vec![Job::Meeting],
+        16 => vec![Job::Member, Job::Member, Job::Group],
+        17 => vec![Job::Forest],
+        18 => vec![Job::Permits],
+        _ => vec![draw.pick(&[Job::Body, Job::Create])],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn a_narrow_world_has_several_clients_and_few_kinds_of_faults() {
+        let mut kinds = BTreeSet::new();
+        for seed in 0..200 {
+            let mut draw = Draw::new(seed);
+            let mut plan = Plan::draw(&mut draw.fork());
+            let mut program = Program::draw(&mut draw.fork());
+            narrow(&mut plan, &mut program, seed);
+            assert!(plan.faults.len() <= 2, "{:?}", plan.faults);
+            assert!(program.clients.len() >= 2 && program.tasks().count() >= 2);
+            kinds.extend(plan.faults);
+        }
+        assert_eq!(kinds.len(), BTreeSet::from(FAULTS).len(), "all of them occur");
+    }
+}
