@@ -16,8 +16,9 @@ use zk_recipes::machines::{
     QueueNames, QueueProfile, Resize, Restart,
 };
 use zk_recipes::{
-    Acl, Barrier, Client, Counter, DoubleBarrier, ExclusiveLock, FairLock, Group, LockError,
-    NamedLocks, OpError, Outcome, RwLock, Semaphore, SessionId, SharedValue, Time, Tree, WorkQueue,
+    Acl, Barrier, Client, Counter, CreateMode, DoubleBarrier, ExclusiveLock, FairLock, Group,
+    LockError, NamedLocks, OpError, Outcome, RwLock, Semaphore, SessionId, SettledClient,
+    SharedValue, Time, Tree, WorkQueue,
 };
 use zk_session::recipe::{Flight, Reply};
 use zk_tests::meter::Pace;
@@ -458,6 +459,8 @@ async fn failing_calls(client: &Client) -> Vec<(&'static str, Call<Result<(), St
     let value = SharedValue::new(client, "/p/value").expect("legal");
     let counter = Counter::new(client, "/p/counter").expect("legal");
     counter.add(1).await.expect("it is created");
+    let settled = SettledClient::new(client, "/p/markers").expect("legal");
+    let (writing, reading) = (settled.clone(), settled.behind_barrier());
     let tree = Tree::of(client);
     tree.ensure("/p/tree/a/b").await.expect("it is created");
     let (ensuring, contended) = (tree.clone(), fair.clone());
@@ -482,6 +485,13 @@ async fn failing_calls(client: &Client) -> Vec<(&'static str, Call<Result<(), St
         call("get a value", async move { value.get().await }),
         call("add", async move { counter.add(1).await }),
         call("join", async move { joining.join("a", "").await }),
+        call("create, settled", async move {
+            let write = writing.create_with_parents("/p/s/a", "", CreateMode::Persistent);
+            let written = write.await.map(drop);
+            drop(writing);
+            written
+        }),
+        call("read, settled", async move { reading.exists("/p/s").await }),
         call("delete a tree", async move { tree.delete("/p/tree").await }),
         call("create a path", async move { ensuring.ensure("/p/x/y/z").await }),
     ]

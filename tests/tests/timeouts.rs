@@ -8,8 +8,9 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use zk_recipes::{
-    Barrier, Call, Client, Counter, DoubleBarrier, Election, ExclusiveLock, FairLock, Group,
-    Holder, Multi, MultiLock, RwLock, Semaphore, SharedValue, Tree, WorkQueue, request_revocation,
+    Barrier, Call, Client, Counter, CreateMode, DoubleBarrier, Election, ExclusiveLock, FairLock,
+    Group, Holder, Multi, MultiLock, RwLock, Semaphore, SettledClient, SharedValue, Tree,
+    WorkQueue, request_revocation,
 };
 use zk_session::recipe::Session;
 use zk_tests::meter::Pace;
@@ -145,6 +146,8 @@ async fn of_data(client: &Client) -> Vec<(&'static str, Begin)> {
     let value = SharedValue::new(client, "/p/value").expect("legal");
     let counter = Counter::new(client, "/p/counter").expect("legal");
     let group = Group::new(client, "/p/group").expect("legal");
+    let settled = SettledClient::new(client, "/p/markers").expect("legal");
+    let [reading, creating, writing, removing] = std::array::from_fn(|_| settled.clone());
     let [ensuring, deleting, reporting] = std::array::from_fn(|_| Tree::of(client));
     let (old, _) = (value.get().await.expect("it is created"), counter.get().await);
     ensuring.ensure("/p/tree/a").await.expect("it is created");
@@ -165,6 +168,12 @@ async fn of_data(client: &Client) -> Vec<(&'static str, Begin)> {
         call("join", move || join.join("joins", "")),
         call("leave the group", move || member.leave()),
         borrowing("new data", async move || changed.set_data("x").timeout(TIMEOUT).await),
+        call("read, settled", move || reading.behind_barrier().get_data("/p/tree")),
+        call("create, settled", move || {
+            creating.create_with_parents("/p/settled/a", "", CreateMode::Persistent)
+        }),
+        call("write, settled", move || writing.set_data("/p/tree", "x", None)),
+        call("delete, settled", move || removing.delete("/p/tree/a", None)),
         call("ensure", move || ensuring.ensure("/p/paths/a/b")),
         call("delete a tree", move || deleting.delete("/p/tree")),
         call("report a deletion", move || reporting.delete_with_progress("/p/tree", |_| ())),

@@ -55,6 +55,7 @@
 //! | a number to which each addition counts once | [`Counter`] | [`CounterChanges`] |
 //! | a copy of a znode, its children or a tree | [`Cache`] | [`CachedNode`], [`CacheEvent`] |
 //! | missing paths created, subtrees deleted | [`Tree`] | |
+//! | single operations whose outcome is known | [`SettledClient`] | [`NewZnode`] |
 //!
 //! # All items by topic
 //!
@@ -89,6 +90,8 @@
 //! - [`Counter`], built by a [`CounterBuilder`], stores its number in a [`CounterFormat`].
 //! - [`Cache`], built by a [`CacheBuilder`], counts its requests and gaps in [`CacheStats`].
 //! - [`Tree`] creates missing paths and deletes subtrees.
+//! - [`SettledClient`] has the operations of a client, repeated until their outcome is known; a
+//!   create returns a [`NewZnode`].
 //!
 //! ## The client
 //!
@@ -119,7 +122,7 @@
 //! - [`TimedOut`] says what a call had [`LastSeen`] when its time was up: for example, its
 //!   [`Predecessor`].
 //! - Recipes that are no locks fail with a [`RecipeError`], or with one of their own:
-//!   [`CacheError`], [`GroupError`], [`ValueError`], [`WorkQueueError`]. A [`FailedAction`] is what
+//!   [`CacheError`], [`GroupError`], [`SettledError`], [`ValueError`], [`WorkQueueError`]. A [`FailedAction`] is what
 //!   the servers were asked for.
 //! - Operations of the client fail with an [`OpError`], which has an [`Outcome`], an [`ErrorCode`] of
 //!   a server, and a [`Target`]. [`ConnectError`] and [`ConnectionFailure`] say why there is no
@@ -220,6 +223,8 @@ mod multi_lock;
 #[cfg(feature = "tokio")]
 mod named;
 #[cfg(feature = "tokio")]
+mod settled;
+#[cfg(feature = "tokio")]
 mod shared_value;
 #[cfg(feature = "tokio")]
 mod tree;
@@ -267,6 +272,7 @@ pub use crate::{
     named::NamedLocks,
     rw::{DowngradeError, ReadGuard, RwLock, RwNaming, WriteGuard},
     semaphore::{PermitGuard, PermitLimit, Semaphore},
+    settled::{NewZnode, SettledClient, SettledError},
     shared_value::{SharedValue, SharedValueBuilder, ValueChanges, ValueError, Versioned},
     tree::Tree,
     work_queue::{

@@ -17,6 +17,7 @@ use crate::lock::error::{LockError, LostReason, Stopped};
 use crate::lock::outcome::Released;
 use crate::multi_lock::{MultiLockError, MultiReleaseError};
 use crate::rw::DowngradeError;
+use crate::settled::SettledError;
 use crate::shared_value::{Revision, ValueError, Versioned};
 use crate::timed_out::{LastSeen, Predecessor, TimedOut};
 use crate::work_queue::{BlockReason, WorkQueueError};
@@ -288,6 +289,22 @@ fn others(out: &mut String) {
             ValueError::Recreated { written: found.clone() },
             ValueError::Undecided { cause: RecipeError::Closed, found: Some(Box::new(found)) },
             ValueError::Undecided { cause: RecipeError::Closed, found: None },
+        ]
+    );
+    let outcome = Outcome::Unknown;
+    messages!(
+        out,
+        SettledError { Recipe, Refused, SessionEnded, Unknown },
+        [
+            SettledError::Recipe(RecipeError::Closed),
+            SettledError::Refused {
+                index: 0,
+                code: ErrorCode::NO_NODE,
+                target: Target::new(OpCode::SET_DATA, "/accounts/7"),
+            },
+            SettledError::SessionEnded { outcome },
+            SettledError::SessionEnded { outcome: Outcome::NotApplied },
+            SettledError::Unknown { cause: RecipeError::Closed },
         ]
     );
     messages!(

@@ -39,6 +39,7 @@ mod restore;
 mod rw_lock;
 mod semaphore;
 mod session;
+mod settled;
 mod shared_value;
 mod tree;
 mod watch;

@@ -8,8 +8,8 @@ use zk_recipes::{
     Barrier, Cache, CacheError, Client, ConfigError, Counter, CreateMode, DoubleBarrier, Election,
     ElectionNaming, ExclusiveLock, FairLock, Group, GroupError, Holder, LockError, LostReason,
     Multi, MultiLock, MultiLockError, NamedLocks, Naming, Outcome, RecipeError, RwLock, RwNaming,
-    Semaphore, SharedValue, Stopped, TransactionError, Tree, ValueError, WorkQueue, WorkQueueError,
-    request_revocation,
+    Semaphore, SettledClient, SettledError, SharedValue, Stopped, TransactionError, Tree,
+    ValueError, WorkQueue, WorkQueueError, request_revocation,
 };
 use zk_tests::meter::Pace;
 use zk_tests::scene::FIRST;
@@ -140,6 +140,15 @@ async fn shared_value(client: &Client) -> Result<(), ValueError> {
     Ok(())
 }
 
+async fn settled(client: &Client) -> Result<(), SettledError> {
+    let settled = SettledClient::new(client, "/c/markers")?.timeout(SECOND);
+    settled.create_with_parents("/c/settled/a", "1", CreateMode::Persistent).await?;
+    let (_, stat) = settled.get_data("/c/settled/a").await?;
+    settled.set_data("/c/settled/a", "2", Some(stat.version)).await?;
+    settled.commit(Multi::new().delete("/c/settled/a", None)).timeout(SECOND).await?;
+    Ok(())
+}
+
 async fn tree(client: &Client) -> Result<(), RecipeError> {
     let tree = Tree::of(client).timeout(SECOND);
     tree.ensure("/c/tree/a").await?;
@@ -195,6 +204,7 @@ fn a_function_that_returns_the_error_of_its_recipe_needs_no_conversions() {
             rw_lock(&client).await?;
             semaphore(&client).await?;
             shared_value(&client).await?;
+            settled(&client).await?;
             tree(&client).await?;
             work_queue(&client).await?;
             transactions(&client).await?;

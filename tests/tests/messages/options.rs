@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use zk_recipes::{
-    Barrier, Cache, Client, ClientBuilder, Counter, DoubleBarrier, Election, ExclusiveLock,
-    FairLock, Group, Lease, MultiLock, NamedLocks, Naming, RwLock, Semaphore, SharedValue, Tree,
-    WorkQueue,
+    Barrier, Cache, Client, ClientBuilder, Counter, CreateMode, DoubleBarrier, Election,
+    ExclusiveLock, FairLock, Group, Lease, MultiLock, NamedLocks, Naming, RwLock, Semaphore,
+    SettledClient, SharedValue, Tree, WorkQueue,
 };
 use zk_tests::scene::FIRST;
 use zk_tests::world::World;
@@ -81,6 +81,13 @@ async fn paths(report: &mut Report, client: &Client) {
     report.add("work queue at \"/a/\"", WorkQueue::new(client, path));
     report.add("election at \"/a/\"", Election::new(client, path));
     report.add("cache at \"/a/\"", Cache::tree(client, path).build());
+    report.add("markers at \"/a/\"", SettledClient::new(client, path));
+    let settled = SettledClient::new(client, "/markers").expect("the path is valid");
+    report.add("a settled read at \"/a/\"", settled.get_data(path).await);
+    report
+        .add("a settled create at \"/a/\"", settled.create(path, "", CreateMode::Persistent).await);
+    let deleted = settled.acl(vec![]).delete("/a", None).await;
+    report.add("markers without an access control list", deleted);
     report.add("a path \"/a/\" to create", Tree::of(client).ensure(path).await);
     report.add("a subtree at \"/a/\"", Tree::of(client).delete(path).await);
 }

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use tokio::runtime::Runtime;
 use zk_recipes::{
-    Barrier, Cache, Client, Counter, DoubleBarrier, Group, GroupWatch, Inside, Leased, LostReason,
-    Membership, MembershipState, SessionState, SharedValue, Tree, ValueChanges, Versioned,
-    WorkQueue,
+    Barrier, Cache, Client, Counter, CreateMode, DoubleBarrier, Group, GroupWatch, Inside, Leased,
+    LostReason, Membership, MembershipState, SessionState, SettledClient, SharedValue, Tree,
+    ValueChanges, Versioned, WorkQueue,
 };
 use zk_session::recipe::Session;
 use zk_tests::meter::Pace;
@@ -102,6 +102,12 @@ fn new_calls(client: &Client) -> Vec<Call> {
     let (tree, other) = (Tree::of(client), Tree::of(client));
     calls.push(call("ensure", async move { tree.ensure("/paths/a").await }));
     calls.push(call("delete a subtree", async move { other.delete("/paths").await }));
+    let settled = SettledClient::new(client, "/markers").expect("the path is valid");
+    let other = settled.clone();
+    calls.push(call("settled read", async move { other.get_children("/").await }));
+    calls.push(call("settled create", async move {
+        settled.create("/settled", "", CreateMode::PersistentSequential).await
+    }));
     let mut cache = Cache::tree(client, VALUE).build().expect("the path is valid");
     calls.push(call("complete", async move { cache.complete().await }));
     calls.extend(compound::new_calls(client));
@@ -223,7 +229,7 @@ fn the_end_of_the_clients_runtime_is_an_answer_to_every_call() {
         assert!(is_told, "{name}: {error}");
         count += 1;
     }
-    assert_eq!(count, 51);
+    assert_eq!(count, 53);
     assert_eq!(stage.soon("the loss", lost), LostReason::Closed);
 }
 
@@ -337,6 +343,12 @@ fn short_calls(client: &Client, used: InUse) -> (Vec<Call>, InUseAfterwards) {
     let other = tree.clone();
     calls.push(call("ensure", async move { other.ensure("/paths/a").await }));
     calls.push(call("delete a subtree", async move { tree.delete("/paths").await }));
+    let settled = SettledClient::new(client, "/markers").expect("the path is valid").timeout(SHORT);
+    let other = settled.clone();
+    calls.push(call("settled read", async move { other.get_children("/").await }));
+    calls.push(call("settled create", async move {
+        settled.create("/settled", "", CreateMode::PersistentSequential).await
+    }));
     calls.extend(compound::short_calls(client, SHORT));
     (calls, InUseAfterwards { items, members, changes, locks })
 }

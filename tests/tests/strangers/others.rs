@@ -1,7 +1,8 @@
 //! Recipes that are not locks.
 
 use zk_recipes::{
-    Barrier, Cache, CacheError, Counter, DoubleBarrier, Group, SharedValue, Tree, WorkQueue,
+    Barrier, Cache, CacheError, Counter, CreateMode, CreateOptions, DoubleBarrier, Group,
+    SettledClient, SharedValue, Tree, WorkQueue,
 };
 use zk_tests::wait::{PATIENCE, catch_up, soon};
 
@@ -108,6 +109,31 @@ async fn a_work_queue_is_protected_with_items_leases_and_markers() {
         theirs.take().timeout(PATIENCE).await.unwrap().ack().await.unwrap();
         theirs.put("c").await.unwrap();
         assert_eq!(theirs.length().await.unwrap(), 1);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn settled_operations_and_their_markers_are_protected() {
+    Scene::each(async |scene| {
+        let [mine, theirs] = scene.peers.each_ref().map(|client| {
+            let settled = SettledClient::new(client, &scene.path("markers")).unwrap();
+            if let Some(acl) = &scene.acl { settled.acl(acl.clone()) } else { settled }
+        });
+        let mut options = CreateOptions::from(CreateMode::Persistent);
+        if let Some(acl) = &scene.acl {
+            options = options.acl(acl.clone()).parent_acl(acl.clone());
+        }
+        let path = scene.path("znode");
+        mine.create_with_parents(&path, "mine", options).await.unwrap();
+        // The directory, that of the markers, a marker, and the znode.
+        scene.attack(4).await;
+        catch_up(&scene.peers[1]).await;
+        theirs.set_data(&path, "theirs", None).await.unwrap();
+        scene.attack(5).await;
+        catch_up(&scene.peers[0]).await;
+        assert_eq!(mine.get_data(&path).await.unwrap().0, "theirs");
+        mine.delete(&path, None).await.unwrap();
     })
     .await;
 }

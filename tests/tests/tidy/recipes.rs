@@ -44,6 +44,7 @@ pub(crate) const RECIPES: &[Recipe] = &[
     recipe("named", "NamedLocks", "named_locks"),
     recipe("rw", "RwLock", "rw_lock"),
     recipe("semaphore", "Semaphore", "semaphore"),
+    recipe("settled", "SettledClient", "settled"),
     recipe("shared_value", "SharedValue", "shared_value"),
     recipe("tree", "Tree", "tree"),
     recipe("work_queue", "WorkQueue", "work_queue"),
@@ -96,6 +97,7 @@ pub(crate) const PLACES: &[Place] = &[
         evidence: Evidence::ImportOrCase,
         without: &[
             ("cache", "its own suite enumerates the cuts, and takes seconds"),
+            ("settled", "its own suite enumerates the cuts, and takes seconds"),
             ("tree", "its own suite enumerates the cuts, and takes seconds"),
         ],
     },

@@ -48,7 +48,7 @@ pub(crate) use self::issue::Issue;
 #[cfg(feature = "tokio")]
 pub(crate) use self::monitor::{Aspect, Monitor};
 #[cfg(feature = "tokio")]
-pub(crate) use self::once::{Once, Settled};
+pub(crate) use self::once::{Marker, Once, Settled};
 #[cfg(feature = "tokio")]
 pub(crate) use self::operation::watch_existence;
 pub(crate) use self::operation::{

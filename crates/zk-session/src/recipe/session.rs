@@ -4,14 +4,16 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytestring::ByteString;
+use jute_codec::{Acl, CreateMode, MultiOp};
 
 use super::lane::Lane;
 use crate::client::Client;
 use crate::driver::janitor::Slot;
 use crate::driver::notices::Notice;
 use crate::driver::shared::Shared;
+use crate::error::OpError;
 use crate::machine::Status;
-use crate::operation::op::Op;
+use crate::operation::{create::CreateOptions, multi::Multi, op::Op};
 use crate::time::Time;
 use crate::watchdog::Watchdog;
 
@@ -72,6 +74,28 @@ impl Session {
         self.shared.notices.count_path(notice, path, self.now())
     }
 
+    /// Returns the operations of a multi, for a flight of a lane. Creates without an access control
+    /// list of their own have the default list of the client.
+    ///
+    /// # Errors
+    ///
+    /// [`OpError::InvalidPath`] if a path of the multi is invalid.
+    pub fn operations(&self, mut multi: Multi) -> Result<Vec<MultiOp>, OpError> {
+        match multi.invalid.take() {
+            Some(error) => Err(error),
+            None => Ok(multi.into_ops(self.shared.access.default_acl())),
+        }
+    }
+
+    /// Returns the mode and the access control list of the ancestors that
+    /// [`Client::create_with_parents`] creates with these options.
+    pub fn ancestors(&self, options: &CreateOptions) -> (CreateMode, Vec<Acl>) {
+        let has_containers = options.container_parents;
+        let mode = if has_containers { CreateMode::Container } else { CreateMode::Persistent };
+        let default = || self.shared.access.default_acl().to_vec();
+        (mode, options.parent_acl.clone().unwrap_or_else(default))
+    }
+
     /// Returns a snapshot of the session.
     pub fn status(&self) -> Status {
         self.shared.status()
@@ -89,7 +113,7 @@ impl Session {
     }
 
     /// Withdraws the request of a pending operation. If the request was not sent, the operation
-    /// fails with [`OpError::Recalled`](crate::OpError::Recalled), and the request will never be
+    /// fails with [`OpError::Recalled`], and the request will never be
     /// sent. Otherwise the operation completes as usual.
     pub fn recall<T, E>(op: &Op<T, E>) {
         op.recall();

@@ -102,9 +102,10 @@ impl Rules {
             // A client that moves to another server waits for its replies.
             Failure::ConnectionLoss => is_operation && self.are_cut,
             Failure::SessionExpired => {
-                // Rounds and changes of a barrier whose outcome the next session cannot know.
-                is_operation
-                    || ["enter", "close_barrier", "open_barrier", "hand_over"].contains(&name)
+                // Rounds and changes of a barrier whose outcome the next session cannot know, and
+                // operations that belong to one session.
+                let of_session = ["enter", "close_barrier", "open_barrier", "create_settled"];
+                is_operation || of_session.contains(&name) || name == "hand_over"
             }
             Failure::Refused(code) => {
                 let is_answer = [ErrorCode::NO_NODE, ErrorCode::NODE_EXISTS, ErrorCode::NOT_EMPTY]

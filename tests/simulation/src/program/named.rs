@@ -2,8 +2,8 @@
 
 use zk_recipes::{
     CacheError, DowngradeError, GroupError, HandOverError, LockError, MultiLockError,
-    MultiReleaseError, OpError, Outcome, RecipeError, Stopped, TransactionError, ValueError,
-    WorkQueueError,
+    MultiReleaseError, OpError, Outcome, RecipeError, SettledError, Stopped, TransactionError,
+    ValueError, WorkQueueError,
 };
 
 use zk_session::MultiError;
@@ -105,6 +105,24 @@ impl Named for ValueError {
         match self {
             Self::Undecided { .. } | Self::Recreated { .. } => Told::Unknown,
             _ => Told::NotApplied,
+        }
+    }
+}
+
+impl Named for SettledError {
+    fn failure(&self) -> Failure {
+        match self {
+            Self::Recipe(error) | Self::Unknown { cause: error } => error.failure(),
+            Self::Refused { code, .. } => Failure::Refused(code.0),
+            Self::SessionEnded { .. } => Failure::SessionExpired,
+            other => Failure::Other(other.to_string()),
+        }
+    }
+
+    fn told(&self) -> Told {
+        match self.outcome() {
+            Outcome::NotApplied => Told::NotApplied,
+            Outcome::Unknown => Told::Unknown,
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jute_codec::SessionId;
-use zk_recipes::{Client, Counter, CreateMode, Multi, SharedValue};
+use zk_recipes::{Client, Counter, CreateMode, Multi, SettledClient, SharedValue};
 
 use super::task::Task;
 use crate::history::What;
@@ -48,8 +48,12 @@ pub async fn share(task: &mut Task) {
 
 /// Creates a znode whose path no other call uses.
 pub async fn create(task: &mut Task) {
-    let path = format!("/plain-{}", task.id());
+    let id = task.id();
+    let path = format!("/plain-{id}");
     let timeout = task.timeout();
+    if id.is_multiple_of(2) {
+        return create_settled(task, path, timeout).await;
+    }
     if task.world.plan.is_hasty
         && task.draw.chance(50)
         && let Some(session) = task.client.session_id()
@@ -62,6 +66,18 @@ pub async fn create(task: &mut Task) {
         create = create.timeout(timeout);
     }
     let told = task.call("create", &path, timeout, create).await.told();
+    task.push(What::Wrote { path, told });
+}
+
+/// Creates a znode by a call that repeats its request.
+async fn create_settled(task: &mut Task, path: String, timeout: Option<Duration>) {
+    let Ok(settled) = SettledClient::new(&task.client, "/markers") else {
+        unreachable!("the path is valid")
+    };
+    let mode = task.draw.pick(&[CreateMode::Persistent, CreateMode::Ephemeral]);
+    let create = settled.create(&path, "created", mode);
+    let create = if let Some(timeout) = timeout { create.timeout(timeout) } else { create };
+    let told = task.call("create_settled", &path, timeout, create).await.told();
     task.push(What::Wrote { path, told });
 }
 

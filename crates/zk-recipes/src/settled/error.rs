@@ -1,0 +1,85 @@
+//! Why an operation was not applied, or may have been.
+
+use jute_codec::ErrorCode;
+use thiserror::Error;
+use zk_session::{ConfigError, Outcome, Target};
+
+use crate::action::because;
+use crate::error::RecipeError;
+use crate::timed_out::{MayTimeOut, TimedOut};
+
+/// Why an operation of a [`SettledClient`](crate::SettledClient) was not applied, or, in two cases,
+/// may have been: see [`outcome`](Self::outcome).
+#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[non_exhaustive]
+pub enum SettledError {
+    /// The operation was not applied, and never will be, for a reason that does not lie in the
+    /// operation itself: for example, the client is closed, or the server refuses to create the
+    /// marker.
+    #[error(transparent)]
+    Recipe(#[from] RecipeError),
+    /// A server refused the operation. It was not applied, and never will be.
+    #[error(
+        "the server refused to {target}: {code}{}; nothing was applied",
+        because(*.code, &.target.path)
+    )]
+    Refused {
+        /// Index of the refused operation in the transaction, from 0. It is 0 for an operation that
+        /// is no transaction.
+        index: usize,
+        /// The error code of the server.
+        code: ErrorCode,
+        /// The operation and its path.
+        target: Target,
+    },
+    /// The session ended in between. If the outcome is `Unknown`, the operation was applied at most
+    /// once. Ephemeral znodes that it has created are gone, or soon will be.
+    #[error("the session has ended in between; the operation {outcome}")]
+    SessionEnded {
+        /// What is known about the effect of the operation.
+        outcome: Outcome,
+    },
+    /// It is not known whether the operation was applied, or still will be. It is applied at most
+    /// once.
+    #[error("the operation may have been applied, because {cause}")]
+    Unknown {
+        /// Why the outcome could not be found out.
+        cause: RecipeError,
+    },
+}
+
+impl SettledError {
+    /// Returns what is known about the effect of the operation.
+    pub fn outcome(&self) -> Outcome {
+        match self {
+            Self::Recipe(_) | Self::Refused { .. } => Outcome::NotApplied,
+            Self::SessionEnded { outcome } => *outcome,
+            Self::Unknown { .. } => Outcome::Unknown,
+        }
+    }
+
+    /// Returns the code with which a server refused the operation itself.
+    pub fn server_code(&self) -> Option<ErrorCode> {
+        if let Self::Refused { code, .. } = self { Some(*code) } else { None }
+    }
+}
+
+impl MayTimeOut for SettledError {
+    /// If only the watchdog has noticed that the time is up, a request may have been sent.
+    fn timed_out(_: &str) -> Self {
+        Self::Unknown { cause: RecipeError::timed_out() }
+    }
+
+    fn timed_out_mut(&mut self) -> Option<&mut TimedOut> {
+        match self {
+            Self::Recipe(error) | Self::Unknown { cause: error } => error.timed_out_mut(),
+            Self::Refused { .. } | Self::SessionEnded { .. } => None,
+        }
+    }
+}
+
+impl From<ConfigError> for SettledError {
+    fn from(error: ConfigError) -> Self {
+        Self::Recipe(RecipeError::Config(error))
+    }
+}

@@ -1,0 +1,127 @@
+//! Servers that refuse, and administrators who delete markers.
+
+use jute_codec::{ErrorCode, OpCode};
+use zk_recipes::{CreateMode, Multi, Outcome, RecipeError, SettledError, Target, Version};
+use zk_tests::scene::{FIRST, at_op, session};
+use zk_tests::world::{World, run};
+use zk_testserver::{Action, ServerConfig, ServerVersion};
+
+use crate::{MARKERS, PATH, check_clean, create_directories, settled};
+
+#[test]
+fn a_refusal_names_the_operation_and_says_that_nothing_was_applied() {
+    run(async {
+        let world = World::new();
+        let client = world.client(FIRST).await;
+        create_directories(&world);
+        let settled = settled(&client);
+        let multi =
+            Multi::new().create("/data/a", "", CreateMode::Persistent).set_data(PATH, "1", None);
+        let error = settled.commit(multi).await.expect_err("the second znode is missing");
+        let target = Target::new(OpCode::SET_DATA, PATH);
+        let code = ErrorCode::NO_NODE;
+        assert_eq!(error, SettledError::Refused { index: 1, code, target });
+        assert_eq!(error.outcome(), Outcome::NotApplied);
+        assert_eq!(world.server.stat("/data/a"), None);
+        let read = settled.get_data(PATH).await.expect_err("it is missing");
+        assert!(matches!(read, RecipeError::Refused { code, .. } if code == ErrorCode::NO_NODE));
+        drop(settled);
+        check_clean(&world, &[&client]).await;
+    });
+}
+
+#[test]
+fn a_marker_that_somebody_has_deleted_is_replaced() {
+    run(async {
+        let world = World::new();
+        let client = world.client(FIRST).await;
+        create_directories(&world);
+        let settled = settled(&client);
+        settled.create(PATH, "1", CreateMode::Persistent).await.expect("it is missing");
+        let marker = world.server.children(MARKERS).expect("it exists").remove(0);
+        assert!(world.server.admin_delete(&format!("{MARKERS}/{marker}")));
+        settled.set_data(PATH, "2", None).await.expect("it exists");
+        assert_eq!(world.server.stat(PATH).map(|stat| stat.version.0), Some(1));
+        assert_ne!(world.server.children(MARKERS), Some(vec![marker]));
+        drop(settled);
+        check_clean(&world, &[&client]).await;
+    });
+}
+
+/// Without the marker, nobody can know whether the write was applied, so it is not repeated.
+#[test]
+fn a_write_is_unknown_if_its_marker_is_deleted_before_the_outcome_is_known() {
+    run(async {
+        let world = World::new();
+        let client = world.client(FIRST).await;
+        create_directories(&world);
+        let settled = settled(&client);
+        settled.create(PATH, "1", CreateMode::Persistent).await.expect("it is missing");
+        let fault = at_op(session(&client), OpCode::MULTI, Action::CutAfter);
+        world.server.inject(fault.refuse_for(std::time::Duration::from_secs(1)));
+        let writing = settled.set_data(PATH, "2", None);
+        let deleting = async {
+            let is_applied = || world.server.stat(PATH).is_some_and(|stat| stat.version.0 == 1);
+            while !is_applied() {
+                zk_tests::world::sleep_ms(1).await;
+            }
+            let marker = world.server.children(MARKERS).expect("it exists").remove(0);
+            assert!(world.server.admin_delete(&format!("{MARKERS}/{marker}")));
+        };
+        let (written, ()) = tokio::join!(writing, deleting);
+        let error = written.expect_err("nobody can know");
+        assert_eq!(error.outcome(), Outcome::Unknown, "{error:?}");
+        assert_eq!(world.server.stat(PATH).map(|stat| stat.version.0), Some(1), "once");
+        drop(settled);
+        check_clean(&world, &[&client]).await;
+    });
+}
+
+/// The read that was sent with the refused barrier is older than the barrier that is not refused.
+#[test]
+fn a_read_behind_a_barrier_is_repeated_with_it() {
+    run(async {
+        let world = World::new();
+        let client = world.client(FIRST).await;
+        create_directories(&world);
+        world.server.admin_create(PATH, b"old", None);
+        let refusal = Action::Error(ErrorCode::THROTTLED_OP);
+        world.server.inject(at_op(session(&client), OpCode::MULTI, refusal));
+        let newest = settled(&client).behind_barrier();
+        let writing = async {
+            zk_tests::world::sleep_ms(50).await;
+            world.server.admin_set_data(PATH, b"new");
+        };
+        let (read, ()) = tokio::join!(newest.get_data(PATH), writing);
+        assert_eq!(read.expect("it exists").0, "new", "\n{}", world.trace());
+    });
+}
+
+/// Old servers do not send the stat of what a transaction creates. 3.4 does not know such creates.
+#[test]
+fn every_server_version_since_3_5_settles_the_plain_operations() {
+    for version in [
+        ServerVersion::V3_5,
+        ServerVersion::V3_6,
+        ServerVersion::V3_7,
+        ServerVersion::V3_8,
+        ServerVersion::V3_9,
+    ] {
+        run(async {
+            let world = World::with(ServerConfig::default().version(version));
+            let client = world.client(FIRST).await;
+            let settled = settled(&client);
+            let created = settled.create_with_parents(PATH, "1", CreateMode::Persistent).await;
+            let created = created.expect("it is missing");
+            let sends_stats = matches!(version, ServerVersion::V3_7 | ServerVersion::V3_9);
+            assert_eq!(created.stat.is_some(), sends_stats, "{version:?}");
+            let fault = at_op(session(&client), OpCode::MULTI, Action::CutAfter);
+            world.server.inject(fault);
+            let stat = settled.set_data(PATH, "2", Some(Version(0))).await.expect("it exists");
+            assert_eq!(stat.map(|stat| stat.version), Some(Version(1)), "{version:?}");
+            settled.delete(PATH, Some(Version(1))).await.expect("it exists");
+            drop(settled);
+            check_clean(&world, &[&client]).await;
+        });
+    }
+}
