@@ -8,6 +8,7 @@
 
 mod commands;
 mod losses;
+mod page;
 mod queues;
 mod waiting;
 mod world;
