@@ -11,7 +11,7 @@ pub(crate) const INDEXED_CRATES: &[&str] = &["zk-recipes", "zk-session"];
 pub(crate) const MACHINE_FILES_MIN: usize = 64;
 
 /// The modules that may create tasks, and the folders that do not belong to a library.
-pub(crate) const SPAWNERS: &[&str] = &["driver", "net", "examples", "tests", "zk-bench"];
+pub(crate) const SPAWNERS: &[&str] = &["driver", "net", "examples", "tests", "zk-bench", "zklock"];
 
 /// The folders with Rust sources.
 pub(crate) const RUST_FOLDERS: &[&str] = &["api/src/", "crates/", "fuzz/fuzz_targets/", "tests/"];

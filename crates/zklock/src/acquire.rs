@@ -1,0 +1,130 @@
+//! Obtaining a lock, with progress for those who wait.
+
+use std::future::{Future, IntoFuture as _};
+use std::pin::Pin;
+use std::time::Duration;
+
+use serde_json::json;
+use zk_recipes::kind::Kind;
+use zk_recipes::{Client, Guard, Lock, LockError, Phase};
+
+use crate::clock::{boot_now, day_now};
+use crate::duration::Short;
+use crate::exit::{self, Failure};
+use crate::options::Obtain;
+use crate::queue::{self, Entry};
+use crate::report::Reporter;
+use crate::signals::Signals;
+
+type Looking = Pin<Box<dyn Future<Output = Option<Entry>>>>;
+
+/// How long a call may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limit {
+    ends_at: Option<Duration>,
+}
+
+impl Limit {
+    /// Begins to count.
+    pub(crate) fn begin(options: &Obtain) -> Self {
+        let timeout = options.timeout.filter(|_| !options.is_try);
+        Self { ends_at: timeout.map(|timeout| boot_now() + timeout) }
+    }
+
+    /// Returns how much time is left, if it is limited.
+    pub(crate) fn left(self) -> Option<Duration> {
+        self.ends_at.map(|at| at.saturating_sub(boot_now()))
+    }
+}
+
+/// Acquires the lock, or says why not.
+pub(crate) async fn obtain<K: Kind>(
+    lock: &Lock<K>,
+    client: &Client,
+    options: &Obtain,
+    limit: Limit,
+    reporter: &mut Reporter,
+    signals: &mut Signals,
+) -> Result<Guard<K>, Failure> {
+    let conflict = |message: String| Failure { status: options.conflict_exit_code, message };
+    if options.is_try {
+        let tried = tokio::select! {
+            tried = lock.try_acquire() => tried,
+            signal = signals.next() => return Err(interrupted(signal)),
+        };
+        let taken = || conflict(format!("{}: the lock is taken", options.path));
+        return tried.map_err(failure)?.ok_or_else(taken);
+    }
+    let acquire = lock.acquire();
+    let acquire = match limit.left() {
+        Some(left) => acquire.timeout(left),
+        None => acquire,
+    };
+    let (acquire, mut phases) = acquire.phases();
+    let mut acquiring = acquire.into_future();
+    let mut looking: Option<(usize, Looking)> = None;
+    let mut has_phases = reporter.is_heard();
+    loop {
+        tokio::select! {
+            biased;
+            acquired = &mut acquiring => return acquired.map_err(|error| {
+                if error.is_timed_out() { conflict(error.to_string()) } else { failure(error) }
+            }),
+            signal = signals.next() => return Err(interrupted(signal)),
+            phase = phases.next(), if has_phases => match phase {
+                Some(Phase::Queued { ahead }) => {
+                    looking = Some((ahead, Box::pin(look(client.clone(), options.path.clone()))));
+                }
+                Some(_) => {}
+                None => has_phases = false,
+            },
+            (ahead, holder) = seen(&mut looking), if looking.is_some() => {
+                looking = None;
+                show(reporter, ahead, holder);
+            }
+        }
+    }
+}
+
+async fn seen(looking: &mut Option<(usize, Looking)>) -> (usize, Option<Entry>) {
+    match looking {
+        Some((ahead, looking)) => (*ahead, looking.await),
+        None => std::future::pending().await,
+    }
+}
+
+/// Reads the holder of a lock. Progress is no reason to fail, so the errors are those of the acquire.
+async fn look(client: Client, path: String) -> Option<Entry> {
+    let listing = queue::list(&client, &path).await.ok()??;
+    if listing.stat.ephemeral_owner.is_some() {
+        return queue::read_exclusive(&client, &path).await.ok()?;
+    }
+    let first = listing.names.get(..1)?;
+    queue::read_entries(&client, &path, first).await.ok()?.pop()
+}
+
+fn show(reporter: &mut Reporter, ahead: usize, holder: Option<Entry>) {
+    let now = day_now();
+    let (text, value) = match &holder {
+        Some(holder) => {
+            let age = holder.age(now);
+            let name = if holder.identity.is_empty() { holder.name() } else { &holder.identity };
+            let since = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
+            let value = json!({ "identity": name, "age_ms": since, "token": holder.token });
+            (format!("; {name:?} has been first for {}", Short(age)), value)
+        }
+        None => (String::new(), json!(null)),
+    };
+    reporter.say(&format!("waiting, {ahead} ahead{text}"));
+    reporter.event("waiting", json!({ "ahead": ahead, "first": value }));
+}
+
+/// Returns the failure of a wait that a signal has ended.
+pub(crate) fn interrupted(signal: i32) -> Failure {
+    let message = format!("signal {signal} ended the wait for the lock");
+    Failure { status: exit::of_signal(signal), message }
+}
+
+fn failure(error: LockError) -> Failure {
+    Failure::own(error.to_string())
+}

@@ -1,0 +1,70 @@
+//! The connection to the servers.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use zk_recipes::{Acl, Client, SessionState};
+
+use crate::exit::Failure;
+use crate::options::{Access, Connection};
+
+/// How long the program waits at its end for the servers to confirm the end of the session.
+const CLOSE_MAX: Duration = Duration::from_secs(5);
+
+/// The same without a connection.
+const SUSPENDED_CLOSE_MAX: Duration = Duration::from_millis(500);
+
+/// Connects to the servers, within the session timeout and this limit.
+pub(crate) async fn connect(
+    options: &Connection,
+    limit: Option<Duration>,
+) -> Result<Client, Failure> {
+    let timeout = options.session_timeout;
+    let within = limit.map_or(timeout, |limit| limit.min(timeout));
+    let mut builder = Client::builder(&*options.connect)
+        .session_timeout(timeout)
+        .connect_within(within)
+        // A full pipe behind standard error must not cost the session.
+        .dedicated_thread();
+    if let Some(file) = &options.digest_file {
+        builder = builder.auth("digest", secret(file)?);
+    }
+    let is_open = options.digest_file.is_none();
+    let acl = options.acl.unwrap_or(if is_open { Access::Open } else { Access::Creator });
+    builder = builder.default_acl(match acl {
+        Access::Creator => Acl::creator_all(),
+        Access::Open => Acl::open(),
+    });
+    #[cfg(feature = "tls")]
+    if let Some(ca) = &options.tls_ca {
+        let mut tls = zk_recipes::Tls::builder().ca_file(ca);
+        if let (Some(certificate), Some(key)) = (&options.tls_cert, &options.tls_key) {
+            tls = tls.client_files(certificate, key);
+        }
+        builder = builder.transport(tls.build().map_err(|error| Failure::own(error.to_string()))?);
+    }
+    builder
+        .connect()
+        .await
+        .map_err(|error| Failure::own(format!("cannot connect to {}: {error}", options.connect)))
+}
+
+/// Ends the session, so that everything that it holds is free at once.
+pub(crate) async fn close(client: &Client) {
+    let is_connected = client.state() == SessionState::Connected;
+    // Without a server, the session ends when it expires.
+    client.close_within(if is_connected { CLOSE_MAX } else { SUSPENDED_CLOSE_MAX }).await;
+}
+
+/// Reads a secret, without the end of its line.
+fn secret(file: &Path) -> Result<String, Failure> {
+    let text = fs::read_to_string(file)
+        .map_err(|error| Failure::own(format!("--digest-file {}: {error}", file.display())))?;
+    let line = text.trim_end_matches(['\n', '\r']);
+    if line.contains('\n') || !line.contains(':') {
+        let what = "it must have one line, of the form user:password";
+        return Err(Failure::own(format!("--digest-file {}: {what}", file.display())));
+    }
+    Ok(line.to_owned())
+}

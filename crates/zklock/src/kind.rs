@@ -1,0 +1,121 @@
+//! The kinds of locks, and the one place that builds them.
+
+use std::str::FromStr;
+
+use zk_recipes::kind::{Fenced, Kind};
+use zk_recipes::{
+    Client, ConfigError, Election, ExclusiveLock, FairLock, FencingToken, Guard, Lock, RwLock,
+    Semaphore,
+};
+
+use crate::exit::Failure;
+
+/// A kind of lock, as the command line names it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum LockKind {
+    Election,
+    Exclusive,
+    Fair,
+    Read,
+    Semaphore(u32),
+    Write,
+}
+
+/// Returns the fencing token of a lock, if its kind has one.
+pub(crate) type TokenOf<K> = fn(&Guard<K>) -> Option<FencingToken>;
+
+/// Something to do with a lock of any kind.
+pub(crate) trait Task {
+    async fn perform<K: Kind>(self, lock: Lock<K>, token: TokenOf<K>) -> Result<u8, Failure>;
+}
+
+impl LockKind {
+    /// Builds the lock, and performs the task with it.
+    pub(crate) async fn perform(
+        self,
+        client: &Client,
+        path: &str,
+        identity: &str,
+        task: impl Task,
+    ) -> Result<u8, Failure> {
+        let id = identity.to_owned();
+        match self {
+            Self::Election => {
+                let built = Election::builder(client, path).and_then(|it| it.identity(id).build());
+                task.perform(built.map_err(failure)?, fenced).await
+            }
+            Self::Exclusive => {
+                let built =
+                    ExclusiveLock::builder(client, path).and_then(|it| it.identity(id).build());
+                task.perform(built.map_err(failure)?, fenced).await
+            }
+            Self::Fair => {
+                let built = FairLock::builder(client, path).and_then(|it| it.identity(id).build());
+                task.perform(built.map_err(failure)?, fenced).await
+            }
+            Self::Read | Self::Write => {
+                let built = RwLock::builder(client, path).and_then(|it| it.identity(id).build());
+                let lock = built.map_err(failure)?;
+                if self == Self::Read {
+                    task.perform(lock.read_side(), unfenced).await
+                } else {
+                    task.perform(lock.write_side(), fenced).await
+                }
+            }
+            Self::Semaphore(permits) => {
+                let built = Semaphore::builder(client, path)
+                    .and_then(|it| it.identity(id).permits(permits).build());
+                task.perform(built.map_err(failure)?, unfenced).await
+            }
+        }
+    }
+}
+
+fn failure(error: ConfigError) -> Failure {
+    Failure::own(error.to_string())
+}
+
+fn fenced<K: Fenced>(guard: &Guard<K>) -> Option<FencingToken> {
+    Some(guard.fencing_token())
+}
+
+/// Several contenders hold such a lock together, so no token excludes the others.
+fn unfenced<K: Kind>(_: &Guard<K>) -> Option<FencingToken> {
+    None
+}
+
+impl FromStr for LockKind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "election" => Ok(Self::Election),
+            "exclusive" => Ok(Self::Exclusive),
+            "fair" => Ok(Self::Fair),
+            "read" => Ok(Self::Read),
+            "write" => Ok(Self::Write),
+            _ => {
+                let permits = text.strip_prefix("semaphore=").and_then(|it| it.parse().ok());
+                let permits = permits.filter(|permits| *permits > 0).ok_or_else(|| {
+                    "write fair, read, write, exclusive, election, or semaphore=N with the number \
+                     of permits"
+                        .to_owned()
+                });
+                permits.map(Self::Semaphore)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_semaphore_has_a_number_of_permits() {
+        assert_eq!("semaphore=3".parse(), Ok(LockKind::Semaphore(3)));
+        for text in ["semaphore", "semaphore=", "semaphore=0", "semaphore=-1", "mutex", ""] {
+            assert!(text.parse::<LockKind>().is_err(), "{text}");
+        }
+    }
+}

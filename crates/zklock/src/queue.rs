@@ -1,0 +1,360 @@
+//! What the servers know of a lock: its entries, in the order of the queue.
+//!
+//! The kind of a lock is read from the names of its entries, so those of Curator and kazoo are
+//! understood too.
+
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use zk_recipes::{Client, OpError, SessionId, Stat};
+
+/// How many requests are in flight at a time.
+const IN_FLIGHT: usize = 64;
+
+/// The number of digits that servers append to the name of a sequential znode.
+const DIGITS: usize = 10;
+
+/// The number of hexadecimal digits of the id in the data of an exclusive lock.
+const ID_DIGITS: usize = 32;
+
+/// What an entry of a lock is.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) enum Role {
+    /// The only entry of an exclusive lock.
+    Exclusive,
+    Leader,
+    /// A semaphore of Curator or kazoo, whose number of permits no znode has.
+    Lease,
+    Lock,
+    Permit,
+    Read,
+    Write,
+}
+
+/// The ends of names before the sequence number.
+const MARKS: [(&str, Role); 9] = [
+    ("lock-", Role::Lock),
+    ("permit-", Role::Permit),
+    ("__READ__", Role::Read),
+    ("__WRIT__", Role::Write),
+    ("lease-", Role::Lease),
+    ("latch-", Role::Leader),
+    ("__lock__", Role::Lock),
+    ("__rlock__", Role::Read),
+    ("__lease__", Role::Lease),
+];
+
+/// The entries of a lock, without their data.
+#[derive(Debug)]
+pub(crate) struct Listing {
+    pub(crate) names: Vec<Name>,
+    /// Children that are not entries.
+    pub(crate) others: Vec<String>,
+    pub(crate) stat: Stat,
+}
+
+/// The name of an entry.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) struct Name {
+    pub(crate) number: u32,
+    pub(crate) role: Role,
+    pub(crate) name: String,
+}
+
+/// A holder or a waiter.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) path: String,
+    pub(crate) place: usize,
+    pub(crate) role: Role,
+    /// Whether it holds the lock; `None` if the znodes do not say.
+    pub(crate) holds: Option<bool>,
+    pub(crate) identity: String,
+    pub(crate) session: Option<SessionId>,
+    pub(crate) since: SystemTime,
+    pub(crate) token: i64,
+    pub(crate) version: zk_recipes::Version,
+}
+
+/// A lock with its entries.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    pub(crate) path: String,
+    /// The kind in words; `None` if the path has neither entries nor is an exclusive lock.
+    pub(crate) kind: Option<&'static str>,
+    pub(crate) entries: Vec<Entry>,
+}
+
+impl Role {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Exclusive => "exclusive",
+            Self::Leader => "leader",
+            Self::Lease => "lease",
+            Self::Lock => "lock",
+            Self::Permit => "permit",
+            Self::Read => "read",
+            Self::Write => "write",
+        }
+    }
+}
+
+impl Entry {
+    fn new(path: String, place: usize, role: Role, data: &[u8], stat: &Stat) -> Self {
+        let id = Some(data).filter(|_| role == Role::Exclusive).and_then(behind_id);
+        let data = id.unwrap_or(data);
+        Self {
+            path,
+            place,
+            role,
+            holds: None,
+            identity: printable(data),
+            session: stat.ephemeral_owner,
+            since: stat.ctime,
+            token: stat.czxid.0,
+            version: stat.version,
+        }
+    }
+
+    /// Returns how long the entry has existed by the clock of this machine.
+    pub(crate) fn age(&self, now: SystemTime) -> Duration {
+        now.duration_since(self.since).unwrap_or_default()
+    }
+
+    /// Returns the name of the znode.
+    pub(crate) fn name(&self) -> &str {
+        self.path.rsplit('/').next().unwrap_or_default()
+    }
+}
+
+/// Reads a lock with all its entries. Returns `None` if nothing is at the path.
+pub(crate) async fn read(client: &Client, path: &str) -> Result<Option<Queue>, OpError> {
+    let Some(listing) = list(client, path).await? else { return Ok(None) };
+    if listing.stat.ephemeral_owner.is_some() {
+        let entry = read_exclusive(client, path).await?;
+        let kind = Some("exclusive");
+        return Ok(entry.map(|entry| Queue { path: path.to_owned(), kind, entries: vec![entry] }));
+    }
+    let permits = permits(client, path, &listing).await?;
+    let kind = kind(&listing.names);
+    let mut entries = read_entries(client, path, &listing.names).await?;
+    for (place, entry) in entries.iter_mut().enumerate() {
+        entry.place = place;
+    }
+    mark_holders(&mut entries, permits);
+    Ok(Some(Queue { path: path.to_owned(), kind, entries }))
+}
+
+/// Reads the znode of an exclusive lock. Returns `None` if it is gone.
+pub(crate) async fn read_exclusive(client: &Client, path: &str) -> Result<Option<Entry>, OpError> {
+    let found = existing(client.get_data(path).await)?;
+    Ok(found.map(|(data, stat)| exclusive(path, &data, &stat)))
+}
+
+/// Reads an ephemeral znode. Returns `None` if it is gone, or no exclusive lock of ours, all of which
+/// have an id in their data.
+pub(crate) async fn read_our_exclusive(
+    client: &Client,
+    path: &str,
+) -> Result<Option<Entry>, OpError> {
+    let found = existing(client.get_data(path).await)?;
+    let ours = found.filter(|(data, _)| behind_id(data).is_some());
+    Ok(ours.map(|(data, stat)| exclusive(path, &data, &stat)))
+}
+
+fn exclusive(path: &str, data: &Bytes, stat: &Stat) -> Entry {
+    Entry { holds: Some(true), ..Entry::new(path.to_owned(), 0, Role::Exclusive, data, stat) }
+}
+
+/// Lists the entries of a lock, in the order of the queue. Returns `None` if nothing is at the path.
+pub(crate) async fn list(client: &Client, path: &str) -> Result<Option<Listing>, OpError> {
+    Ok(existing(client.get_children_with_stat(path).await)?.map(|(names, stat)| sort(names, stat)))
+}
+
+/// Sorts the children of a znode into entries and others.
+pub(crate) fn sort(children: Vec<impl AsRef<str>>, stat: Stat) -> Listing {
+    let mut listing = Listing { names: Vec::new(), others: Vec::new(), stat };
+    for child in children {
+        match parse(child.as_ref()) {
+            Some(name) => listing.names.push(name),
+            None => listing.others.push(child.as_ref().to_owned()),
+        }
+    }
+    listing.names.sort_unstable();
+    listing
+}
+
+/// Reads entries of a lock, without those that have left.
+pub(crate) async fn read_entries(
+    client: &Client,
+    path: &str,
+    names: &[Name],
+) -> Result<Vec<Entry>, OpError> {
+    let mut entries = Vec::new();
+    for names in names.chunks(IN_FLIGHT) {
+        let reads: Vec<_> =
+            names.iter().map(|it| client.get_data(&child(path, &it.name))).collect();
+        for (name, read) in names.iter().zip(reads) {
+            if let Some((data, stat)) = existing(read.await)? {
+                let path = child(path, &name.name);
+                entries.push(Entry::new(path, entries.len(), name.role, &data, &stat));
+            }
+        }
+    }
+    Ok(entries)
+}
+
+/// Returns the kind of lock that has these entries.
+pub(crate) fn kind(names: &[Name]) -> Option<&'static str> {
+    let has = |roles: &[Role]| names.iter().any(|name| roles.contains(&name.role));
+    let reads = has(&[Role::Read, Role::Write]);
+    let kinds = [
+        // The writers of kazoo have the names of its locks.
+        (has(&[Role::Lock]) && !reads, "fair"),
+        (reads, "read/write"),
+        (has(&[Role::Permit, Role::Lease]), "semaphore"),
+        (has(&[Role::Leader]), "election"),
+    ];
+    let mut found = kinds.iter().filter(|(is_there, _)| *is_there).map(|(_, kind)| *kind);
+    let first = found.next();
+    if found.next().is_some() { Some("mixed") } else { first }
+}
+
+/// Reads how many permits a semaphore has; `None` if that is not stored, or it is none.
+pub(crate) async fn permits(
+    client: &Client,
+    path: &str,
+    listing: &Listing,
+) -> Result<Option<usize>, OpError> {
+    if listing.names.first().is_none_or(|first| first.role != Role::Permit) {
+        return Ok(None);
+    }
+    let data = existing(client.get_data(path).await)?;
+    Ok(data.and_then(|(data, _)| std::str::from_utf8(&data).ok()?.parse().ok()))
+}
+
+/// Says of each entry whether it holds the lock.
+fn mark_holders(entries: &mut [Entry], permits: Option<usize>) {
+    let roles: Vec<Role> = entries.iter().map(|it| it.role).collect();
+    for (place, entry) in entries.iter_mut().enumerate() {
+        entry.holds = holds(&roles, place, permits);
+    }
+}
+
+/// Returns whether the entry at a place of a queue holds the lock; `None` if the znodes do not say.
+pub(crate) fn holds(roles: &[Role], place: usize, permits: Option<usize>) -> Option<bool> {
+    match roles.get(place)? {
+        Role::Exclusive | Role::Leader | Role::Lock | Role::Write => Some(place == 0),
+        Role::Read => Some(roles.iter().take(place).all(|role| *role == Role::Read)),
+        Role::Permit => permits.map(|permits| place < permits),
+        Role::Lease => None,
+    }
+}
+
+/// Parses the name of an entry.
+fn parse(name: &str) -> Option<Name> {
+    let (head, digits) = name.split_at_checked(name.len().checked_sub(DIGITS)?)?;
+    if !digits.bytes().all(|it| it.is_ascii_digit()) {
+        return None;
+    }
+    let is_marked = |mark: &str| {
+        let Some(id) = head.strip_suffix(mark) else { return false };
+        mark.starts_with('_') || id.is_empty() || id.ends_with('-')
+    };
+    let (_, role) = MARKS.iter().find(|(mark, _)| is_marked(mark))?;
+    Some(Name { number: digits.parse().ok()?, role: *role, name: name.to_owned() })
+}
+
+/// Returns what follows the id in the data of an exclusive lock; `None` if it has no id.
+fn behind_id(data: &[u8]) -> Option<&[u8]> {
+    let (id, rest) = data.split_at_checked(ID_DIGITS)?;
+    let is_id = id.iter().all(u8::is_ascii_hexdigit);
+    match rest {
+        [] if is_id => Some(rest),
+        [b' ', identity @ ..] if is_id => Some(identity),
+        _ => None,
+    }
+}
+
+/// Returns data as text that does not disturb a terminal.
+fn printable(data: &[u8]) -> String {
+    let text = String::from_utf8_lossy(data);
+    text.trim().chars().map(|it| if it.is_control() { '\u{fffd}' } else { it }).collect()
+}
+
+/// Returns the path of a child.
+pub(crate) fn child(path: &str, name: &str) -> String {
+    format!("{}/{name}", path.trim_end_matches('/'))
+}
+
+/// Returns `None` if the znode does not exist.
+pub(crate) fn existing<T>(result: Result<T, OpError>) -> Result<Option<T>, OpError> {
+    match result {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.is_no_node() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_of_all_implementations_are_known() {
+        for (name, number, role) in [
+            ("0123456789abcdef0123456789abcdef-lock-0000000007", 7, Role::Lock),
+            ("_c_8d3a1f6e-b8f0-4a0e-9f53-2d6a6f3f8c11-lock-0000000010", 10, Role::Lock),
+            ("_c_8d3a1f6e-b8f0-4a0e-9f53-2d6a6f3f8c11-__WRIT__0000000002", 2, Role::Write),
+            ("_c_8d3a1f6e-b8f0-4a0e-9f53-2d6a6f3f8c11-latch-0000000000", 0, Role::Leader),
+            ("0123456789abcdef__rlock__0000000003", 3, Role::Read),
+            ("0123456789abcdef__lock__0000000004", 4, Role::Lock),
+            ("lease-0000000001", 1, Role::Lease),
+            ("a-permit-0000000001", 1, Role::Permit),
+        ] {
+            let name = name.to_owned();
+            assert_eq!(parse(&name), Some(Name { number, role, name: name.clone() }), "{name}");
+        }
+        for name in
+            ["unlock-0000000001", "a-lock-000000001", "a-lock-x000000001", "permits-set", "é"]
+        {
+            assert_eq!(parse(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn holders_depend_on_the_kind() {
+        let held = |roles: &[Role], permits| -> Vec<Option<bool>> {
+            (0..roles.len()).map(|place| holds(roles, place, permits)).collect()
+        };
+        use Role::{Lease, Lock, Permit, Read, Write};
+        let (yes, no) = (Some(true), Some(false));
+        assert_eq!(held(&[Lock, Lock], None), [yes, no]);
+        assert_eq!(held(&[Read, Read, Write, Read], None), [yes, yes, no, no]);
+        assert_eq!(held(&[Write, Read], None), [yes, no]);
+        assert_eq!(held(&[Permit, Permit, Permit], Some(2)), [yes, yes, no]);
+        assert_eq!(held(&[Permit], None), [None]);
+        assert_eq!(held(&[Lease], Some(2)), [None]);
+    }
+
+    #[test]
+    fn kinds_that_exclude_each_other_are_mixed() {
+        let of = |roles: &[Role]| {
+            let name = |role: &Role| Name { number: 0, role: *role, name: String::new() };
+            kind(&roles.iter().map(name).collect::<Vec<_>>())
+        };
+        assert_eq!(of(&[Role::Lock]), Some("fair"));
+        assert_eq!(of(&[Role::Read, Role::Lock]), Some("read/write"));
+        assert_eq!(of(&[Role::Leader, Role::Lock]), Some("mixed"));
+        assert_eq!(of(&[]), None);
+    }
+
+    #[test]
+    fn identities_are_shown_without_ids_and_control_characters() {
+        let id = "0123456789abcdef0123456789abcdef";
+        assert_eq!(behind_id(format!("{id} host").as_bytes()), Some(&b"host"[..]));
+        assert_eq!(behind_id(id.as_bytes()), Some(&b""[..]));
+        assert_eq!(behind_id(format!("{id}f").as_bytes()), None);
+        assert_eq!(printable(b"a\x1b[31mb\n"), "a\u{fffd}[31mb");
+    }
+}

@@ -1,0 +1,14 @@
+//! The program `zklock`, as it was built, against the server for tests. Nothing here is a call of its
+//! code: what counts is what a shell sees.
+
+#![expect(
+    clippy::unwrap_used,
+    reason = "these are helpers of tests, which the exemption leaves out"
+)]
+
+mod commands;
+mod losses;
+mod page;
+mod queues;
+mod waiting;
+mod world;
