@@ -183,7 +183,10 @@ impl Once {
                 (self.is_in_doubt, self.is_marked) = (false, false);
                 self.failed(error)
             }
-            Answer::Refused(error) if self.is_in_doubt => self.undecided(error),
+            // A client that stops does not know what has become of a request in flight.
+            Answer::Refused(error) if self.is_in_doubt || error.outcome() == Outcome::Unknown => {
+                self.undecided(error)
+            }
             Answer::Refused(error) => self.failed(error),
             Answer::SessionEnded if self.is_in_doubt || self.is_bound || view.has_expired => {
                 let error = OpError::session_expired(Outcome::NotApplied);
@@ -288,6 +291,18 @@ mod tests {
             replays: 0,
             is_repeated: false,
         })
+    }
+
+    #[test]
+    fn a_client_that_stops_leaves_a_multi_in_flight_undecided() {
+        for (outcome, is_known) in [(Outcome::Unknown, false), (Outcome::NotApplied, true)] {
+            let mut once = Once::new("/marker".into(), Acl::open(), vec![]);
+            assert!(matches!(once.start(view()), Step::Submit(..)));
+            let closed = Answer::Refused(OpError::closed(outcome));
+            let step = once.handle(view(), answer(closed));
+            let Step::Done(settled) = step else { panic!("{step:?}") };
+            assert_eq!(settled.is_err(), is_known, "{settled:?}");
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Reading several znodes until each read has a definite result.
 
-use jute_codec::{ErrorCode, Response};
+use jute_codec::{ErrorCode, Request, Response};
 use zk_session::OpError;
 use zk_session::recipe::Operation;
 
@@ -13,10 +13,13 @@ use crate::action::FailedAction;
 /// Maximum number of reads in one flight.
 const BATCH: usize = 100;
 
-/// Issues reads, in any session and across lost connections, until each has a definite result.
+/// Issues reads, in any session and across lost connections, until each has a definite result. If
+/// one of the operations is a barrier, all of them are issued together until one flight has all
+/// results: a read says nothing if the server has refused the barrier in front of it.
 #[derive(Debug)]
 pub(crate) struct ReadAll {
     operations: Vec<Operation>,
+    needs: Needs,
     /// The action that a failure names.
     action: FailedAction,
     path: bytestring::ByteString,
@@ -30,8 +33,12 @@ impl ReadAll {
         action: FailedAction,
         path: &bytestring::ByteString,
     ) -> Self {
+        let is_behind_barrier =
+            operations.iter().any(|operation| matches!(operation.request, Request::Multi(_)));
+        let needs = if is_behind_barrier { Needs::All } else { Needs::Each };
+        debug_assert!(needs == Needs::Each || operations.len() <= BATCH, "they need one flight");
         let results = Vec::with_capacity(operations.len());
-        Self { operations, action, path: path.clone(), results }
+        Self { operations, needs, action, path: path.clone(), results }
     }
 
     fn next(&mut self) -> Step<<Self as Machine>::Output> {
@@ -40,7 +47,7 @@ impl ReadAll {
         if batch.is_empty() {
             return Step::Done(Ok(std::mem::take(&mut self.results)));
         }
-        Step::Submit(flight(None, batch), Needs::Each)
+        Step::Submit(flight(None, batch), self.needs)
     }
 
     fn read(&mut self, answers: Answers) -> Step<<Self as Machine>::Output> {
@@ -83,7 +90,7 @@ mod tests {
 
     use super::*;
     use crate::machine::Repeating;
-    use crate::machine::operation::read;
+    use crate::machine::operation::{barrier, read};
 
     fn view(has_expired: bool) -> SessionView {
         let now = Time::default();
@@ -158,6 +165,23 @@ mod tests {
             }
         }
         assert!(matches!(&step, Step::Done(Err(failure)) if failure.path == "/a"), "{step:?}");
+    }
+
+    #[test]
+    fn a_read_whose_barrier_was_refused_is_issued_again_with_its_barrier() {
+        let operations = vec![barrier("/a".into()), read("/a".into(), None)];
+        let mut machine =
+            Repeating::new(ReadAll::new(operations, FailedAction::Read, &"/a".into()));
+        assert_eq!(flight_length(&machine.start(view(false))), 2);
+        let throttled = Err(OpError::server(ErrorCode::THROTTLED_OP));
+        let step = machine.handle(view(false), reply(vec![throttled, found("stale")]));
+        assert!(matches!(step, Step::Wait(Some(_))), "{step:?}");
+        assert_eq!(flight_length(&machine.handle(view(false), Input::Suspended)), 2);
+        let step =
+            machine.handle(view(false), reply(vec![Ok(Response::Multi(vec![])), found("new")]));
+        let Step::Done(Ok(read)) = step else { panic!("{step:?}") };
+        let [_, Some(Response::GetData(read))] = &read[..] else { panic!("{read:?}") };
+        assert_eq!(read.data.as_deref(), Some(b"new".as_slice()));
     }
 
     #[test]

@@ -86,12 +86,7 @@ pub(super) async fn write(
         let mut running = Attended::with(client, slot, once, Removing);
         let settled = match running.run_to_end(deadline).await {
             Ok(Ok(settled)) => settled,
-            // A client that stops may leave open what has become of a request in flight.
-            Ok(Err(failure)) => {
-                let in_doubt = failure.error.outcome() == Outcome::Unknown;
-                let cause = RecipeError::of(failure);
-                return Err(if in_doubt { unknown(cause) } else { not_applied(cause) });
-            }
+            Ok(Err(failure)) => return Err(not_applied(RecipeError::of(failure))),
             Err(cause) => {
                 let (once, is_pending) = running.state();
                 let in_doubt = once.is_in_doubt() || is_pending;

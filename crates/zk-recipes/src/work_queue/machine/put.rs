@@ -223,7 +223,11 @@ impl PutMachine {
                     self.failed(FailedAction::Create, OpError::server(code))
                 }
             },
-            Answer::Refused(error) => self.failed(FailedAction::Create, error),
+            Answer::Refused(error) => {
+                // A client that stops does not know what has become of a request in flight.
+                self.is_undecided |= error.outcome() == Outcome::Unknown;
+                self.failed(FailedAction::Create, error)
+            }
             Answer::SessionEnded => self.again(view),
             Answer::Unknown { error, is_final } => {
                 self.is_undecided |= error.outcome() == Outcome::Unknown;
