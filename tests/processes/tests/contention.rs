@@ -11,7 +11,7 @@ use std::str::FromStr;
 use std::time::Duration;
 use zk_session::recipe::Session;
 
-use tokio::sync::Mutex;
+use tokio::sync::Semaphore;
 use tokio::time::sleep;
 use zk_tests::case::{Case, ExclusiveLock, FairLock, Reader};
 use zk_tests::fight::{Build, Fight, Network, nothing_is_left};
@@ -21,8 +21,9 @@ use zk_tests::proxy::Statistics;
 use zk_tests::target::Fixture;
 use zk_tests::wait::PATIENCE;
 
-/// Only one fight runs at a time, because several would compete for the processors.
-static TURN: Mutex<()> = Mutex::const_new(());
+/// The number of fights that run at a time. A fight mostly waits: its processes use less than a
+/// twentieth of a processor. All at once would still delay each other's grants.
+static TURNS: Semaphore = Semaphore::const_new(3);
 
 for_each_lock! {
     #[tokio::test(flavor = "multi_thread")] locks: [
@@ -43,7 +44,7 @@ async fn processes_behind_failing_networks_hold_the_lock_as_they_may_and_in_orde
 }
 
 async fn fight_for(contest: Contest) -> Summary {
-    let _turn = TURN.lock().await;
+    let _turn = TURNS.acquire().await.expect("it is never closed");
     let fixture = Fixture::start().await;
     let seconds = Duration::from_secs(variable("CONTENTION_SECONDS").unwrap_or(3));
     let seed = variable("CONTENTION_SEED")

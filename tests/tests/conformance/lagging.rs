@@ -12,7 +12,7 @@ use zk_tests::target::LAG;
 /// Longer than the steps of a test take, and short enough that tests can wait for it. The suite
 /// mostly waits, so many tests run at the same time.
 const LAG_MS: &str = "300";
-const THREADS: &str = "24";
+const THREADS: &str = "48";
 
 #[test]
 fn the_suite_passes_while_followers_lag() {
