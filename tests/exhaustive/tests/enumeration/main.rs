@@ -1,14 +1,15 @@
 //! Every single cut and every pair of cuts of the connection, at every request and every event in
-//! the life of a lock, of a semaphore with several permits, and of a lease of a work queue.
+//! the life of a lock, of a semaphore with several permits, and of a put and a lease of a work queue.
 //!
 //! The shipped code runs, from the lock to the driver, on a virtual clock and against the
 //! in-process server. After each run, the following must be true: the lock was acquired and
 //! released, or the acquire timed out; no two contenders that exclude each other held the lock
-//! together; no contender znode is left; nothing was created twice. The modules `semaphore` and
-//! `work_queue` have rules of their own.
+//! together; no contender znode is left; nothing was created twice. The modules `puts`,
+//! `semaphore` and `work_queue` have rules of their own.
 
 mod downgrade;
 mod every_lock;
+mod puts;
 mod semaphore;
 mod shipped;
 mod transaction;

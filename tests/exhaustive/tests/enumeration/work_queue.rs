@@ -1,5 +1,4 @@
-//! Takes, acknowledgements and returns of the work queue. The cuts of producers are in the suite of
-//! the work queue.
+//! Takes, acknowledgements and returns of the work queue.
 
 use zk_recipes::{Client, Leased};
 use zk_tests::scene::spawn;

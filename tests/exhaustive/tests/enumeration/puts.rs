@@ -1,22 +1,14 @@
-//! Every single cut and every pair of cuts of a producer. The enumeration of takers and of what ends a
-//! lease takes longer, so it is in `tests/exhaustive/tests/enumeration/work_queue.rs`.
+//! Puts of the work queue.
 
 use std::future::Future;
 
-use zk_recipes::{Client, SessionId, WorkQueue};
+use zk_recipes::{Client, WorkQueue};
 use zk_tests::work_queue::{
     ENTRIES, Entries, Ledger, QUEUE, check_clean, children, put_all, queue, world,
 };
-use zk_tests::world::{Enumeration, run, session_of_first, sleep_ms};
+use zk_tests::world::{Enumeration, run, sleep_ms};
 
-/// The client whose connections are cut.
-const CUT: u64 = 1;
-const OTHER: u64 = 2;
-
-/// The session of the client whose connections are cut, which is the same in every world.
-fn cut_session() -> Option<SessionId> {
-    Some(session_of_first(CUT))
-}
+use crate::{CONTENDER, OTHER, contender};
 
 /// Puts items while another client takes and acknowledges each at once. So an item whose create had
 /// an unknown outcome is gone before its producer looks.
@@ -26,11 +18,11 @@ fn put_with_every_cut<F: Future<Output = ()>>(
     (singles, pairs): (usize, usize),
     put: impl Fn(Client) -> F,
 ) {
-    let mut enumeration = Enumeration::new(name, cut_session());
+    let mut enumeration = Enumeration::new(name, contender());
     enumeration.run(&|faults| {
         run(async {
             let world = world();
-            let (producer, consumer) = (world.client(CUT).await, world.client(OTHER).await);
+            let (producer, consumer) = (world.client(CONTENDER).await, world.client(OTHER).await);
             let ledger = Ledger::default();
             // The directories exist.
             put_all(&queue(&consumer), &["first"]).await;
