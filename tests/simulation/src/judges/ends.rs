@@ -8,6 +8,7 @@ use jute_codec::{ErrorCode, OpCode, SessionId};
 use zk_testserver::{Outcome, RequestRecord};
 
 use crate::history::{Event, What};
+use crate::program::values::MARKERS;
 
 /// Returns how the promise was broken.
 pub fn judge(events: &[Event], requests: &[RequestRecord]) -> Vec<String> {
@@ -34,7 +35,10 @@ fn judge_events(events: &[Event], late: &BTreeSet<SessionId>) -> Vec<String> {
             {
                 Some(format!("at {at:?}: a client was told of the end of {session}, which lives"))
             }
-            What::HandedOver { session, left } if !left.is_empty() => {
+            // A handle of settled operations keeps its markers until it is dropped.
+            What::HandedOver { session, left }
+                if left.iter().any(|path| !path.starts_with(MARKERS)) =>
+            {
                 Some(format!("at {at:?}: {session} was handed over, and nobody deletes {left:?}"))
             }
             What::NotContinued { session } => {
@@ -85,6 +89,8 @@ mod tests {
             count(What::HandedOver { session, left }, &[])
         };
         assert_eq!((handed(&["/locks/a/x-lock-0000000001"]), handed(&[])), (1, 0));
+        assert_eq!(handed(&["/markers/marker-1"]), 0, "its handle was in use");
+        assert_eq!(handed(&["/markers/marker-1", "/locks/a/x-lock-0000000001"]), 1);
         assert_eq!(count(What::NotContinued { session }, &[]), 1);
     }
 }

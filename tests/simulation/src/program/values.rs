@@ -14,6 +14,8 @@ pub const COUNTER: &str = "/values/counter";
 pub const VALUE: &str = "/values/shared";
 /// The directory that caches follow.
 pub const TREE: &str = "/tree";
+/// The directory of the markers of settled operations.
+pub const MARKERS: &str = "/markers";
 
 /// Adds a number to the counter.
 pub async fn add(task: &mut Task) {
@@ -71,7 +73,7 @@ pub async fn create(task: &mut Task) {
 
 /// Creates a znode by a call that repeats its request.
 async fn create_settled(task: &mut Task, path: String, timeout: Option<Duration>) {
-    let Ok(settled) = SettledClient::new(&task.client, "/markers") else {
+    let Ok(settled) = SettledClient::new(&task.client, MARKERS) else {
         unreachable!("the path is valid")
     };
     let mode = task.draw.pick(&[CreateMode::Persistent, CreateMode::Ephemeral]);
