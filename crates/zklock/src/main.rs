@@ -17,7 +17,11 @@ mod deadline;
 mod queue;
 mod report;
 mod supervisor;
+mod survey;
 mod table;
+
+mod follow;
+mod show;
 
 mod acquire;
 mod evict;

@@ -177,6 +177,10 @@ pub(crate) struct Status {
     #[arg(long, env = "ZKLOCK_JSON", hide_env_values = true)]
     #[arg(value_parser = FalseyValueParser::new())]
     pub(crate) json: bool,
+    /// Prints it again after each change
+    #[arg(long, env = "ZKLOCK_WATCH", hide_env_values = true)]
+    #[arg(value_parser = FalseyValueParser::new())]
+    pub(crate) watch: bool,
     #[command(flatten)]
     pub(crate) connection: Connection,
 }
@@ -190,6 +194,10 @@ pub(crate) struct Ls {
     #[arg(long, env = "ZKLOCK_JSON", hide_env_values = true)]
     #[arg(value_parser = FalseyValueParser::new())]
     pub(crate) json: bool,
+    /// Prints it again after each change
+    #[arg(long, env = "ZKLOCK_WATCH", hide_env_values = true)]
+    #[arg(value_parser = FalseyValueParser::new())]
+    pub(crate) watch: bool,
     #[command(flatten)]
     pub(crate) connection: Connection,
 }

@@ -7,6 +7,8 @@
 )]
 
 mod commands;
+mod crowd;
+mod following;
 mod losses;
 mod page;
 mod queues;
