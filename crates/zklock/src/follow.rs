@@ -36,6 +36,8 @@ pub(crate) type Read<T> = Pin<Box<dyn Future<Output = Result<T, OpError>>>>;
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Flow {
     Continue,
+    /// Reads a lock, and shows it.
+    Read(String),
     End,
 }
 
@@ -69,8 +71,6 @@ pub(crate) struct Link {
     pub(crate) since: SystemTime,
     /// How long there was none, before the current one.
     pub(crate) without: Option<Duration>,
-    /// How often there was another connection.
-    pub(crate) reconnects: u64,
     session: Option<SessionId>,
     /// Another session than that before.
     is_new_session: bool,
@@ -79,14 +79,7 @@ pub(crate) struct Link {
 impl Link {
     fn new(session: Option<SessionId>) -> Self {
         let since = day_now();
-        Self {
-            is_connected: true,
-            since,
-            without: None,
-            reconnects: 0,
-            session,
-            is_new_session: false,
-        }
+        Self { is_connected: true, since, without: None, session, is_new_session: false }
     }
 
     /// Returns what happened last, in words.
@@ -97,7 +90,7 @@ impl Link {
             (true, None) => "connected".to_owned(),
             (true, Some(without)) => {
                 let session = if self.is_new_session { " with a new session" } else { "" };
-                format!("connected again{session}, after {}", Short(without))
+                format!("connected again{session} {ago} ago, after {}", Short(without))
             }
         }
     }
@@ -119,7 +112,6 @@ impl Link {
         }
         let now = day_now();
         if is_connected {
-            self.reconnects += 1;
             self.without = Some(now.duration_since(self.since).unwrap_or_default());
             self.is_new_session = session != self.session;
             self.session = session;
@@ -185,6 +177,7 @@ pub(crate) async fn follow<V: View>(
         };
         match flow {
             Flow::Continue => {}
+            Flow::Read(path) => changed.add_lock(&path),
             Flow::End => return Ok(0),
         }
     }

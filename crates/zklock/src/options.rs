@@ -31,6 +31,8 @@ pub(crate) enum Verb {
     Status(Status),
     /// Lists the locks below a path
     Ls(Ls),
+    /// Shows the locks below a path as they change
+    Top(Top),
     /// Deletes the entry of a holder or waiter
     Evict(Evict),
 }
@@ -198,6 +200,15 @@ pub(crate) struct Ls {
     #[arg(long, env = "ZKLOCK_WATCH", hide_env_values = true)]
     #[arg(value_parser = FalseyValueParser::new())]
     pub(crate) watch: bool,
+    #[command(flatten)]
+    pub(crate) connection: Connection,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Top {
+    /// Where to begin
+    #[arg(default_value = "/")]
+    pub(crate) root: String,
     #[command(flatten)]
     pub(crate) connection: Connection,
 }

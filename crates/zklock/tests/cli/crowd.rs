@@ -103,12 +103,12 @@ fn memory_kib(program: &Started) -> usize {
 #[tokio::test(flavor = "multi_thread")]
 async fn thousands_of_locks_take_little_memory_and_few_requests_at_a_time() {
     let world = crowd().await;
-    for verb in ["ls"] {
+    for verb in ["ls", "top"] {
         let flight = Arc::new(Flight::default());
         let address = counted(&world, &flight).await;
         let mut command = zklock_at(&address, verb);
         // The program stays, so that its memory can be measured.
-        command.args(["--watch", "/locks"]);
+        command.args((verb == "ls").then_some("--watch")).arg("/locks");
         let mut program = start(&mut command);
         let mut lines = 0;
         while program.line_or_empty().await.is_some() {

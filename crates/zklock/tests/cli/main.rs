@@ -12,5 +12,6 @@ mod following;
 mod losses;
 mod page;
 mod queues;
+mod terminal;
 mod waiting;
 mod world;

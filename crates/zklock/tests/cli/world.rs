@@ -12,7 +12,7 @@ use zk_recipes::SessionId;
 use zk_testserver::{ServerConfig, TestServer};
 
 /// A test fails if it has to wait for longer than this. No result depends on it.
-const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A server that listens.
 pub(crate) struct World {
