@@ -11,6 +11,7 @@ mod crowd;
 mod following;
 mod losses;
 mod page;
+mod picture;
 mod queues;
 mod terminal;
 mod waiting;

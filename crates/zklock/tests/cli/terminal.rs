@@ -14,10 +14,10 @@ use zk_testserver::Reception;
 use crate::queues::shared_queues;
 use crate::world::{World, start};
 
-const ROWS: u16 = 14;
+const ROWS: u16 = 12;
 
 /// The other side of a terminal of 80 columns.
-struct Terminal {
+pub(crate) struct Terminal {
     side: Option<File>,
     peer: File,
     seen: String,
@@ -25,7 +25,7 @@ struct Terminal {
 }
 
 impl Terminal {
-    fn start(world: &World, name: &str, no_color: &str) -> Self {
+    pub(crate) fn start(world: &World, name: &str, no_color: &str) -> Self {
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         let side = openpt(flags).unwrap();
         grantpt(&side).unwrap();
@@ -40,12 +40,12 @@ impl Terminal {
         Self { side: Some(File::from(side)), peer, seen: String::new(), child }
     }
 
-    fn press(&mut self, keys: &str) {
+    pub(crate) fn press(&mut self, keys: &str) {
         self.side.as_mut().unwrap().write_all(keys.as_bytes()).unwrap();
     }
 
     /// Waits until the terminal shows a text, and returns its rows with their styles.
-    async fn until(&mut self, text: &str) -> Vec<String> {
+    pub(crate) async fn until(&mut self, text: &str) -> Vec<String> {
         loop {
             let frame = self.seen.rsplit_once("\x1b[H").map(|(_, frame)| frame);
             let frame = frame.and_then(|it| it.split_once("\x1b[J")).map(|(frame, _)| frame);
@@ -75,7 +75,7 @@ impl Terminal {
     }
 
     /// Checks that the program has left the terminal as it was.
-    async fn ended(&mut self) -> i32 {
+    pub(crate) async fn ended(&mut self) -> i32 {
         let status = self.child.wait().await.unwrap();
         while !self.seen.contains("\x1b[?1049l") {
             self.read().await;
@@ -102,7 +102,7 @@ async fn a_terminal_shows_the_list_and_queues_and_obeys_keys() {
     assert_eq!(rows[0], "zklock top /locks: 3 locks, 7 entries, ordered by the oldest wait");
     assert_eq!(rows[1], "\x1b[32mconnected\x1b[m");
     assert!(rows[3].starts_with("\x1b[7m> /locks/billing"), "{rows:?}");
-    assert!(rows[13].contains("q: quit"), "the keys are explained");
+    assert!(rows[11].contains("q: quit"), "the keys are explained");
     terminal.press("\x1b[B");
     terminal.until("> /locks/uploads").await;
     terminal.press("\r");
