@@ -59,10 +59,14 @@ async fn counted(world: &World, flight: &Arc<Flight>) -> String {
 }
 
 async fn requests(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, flight: &Flight) {
+    let mut is_first = true;
     while let Some(frame) = frame(&mut from).await {
-        flight.sent.fetch_add(1, Ordering::SeqCst);
-        let now = flight.now.fetch_add(1, Ordering::SeqCst) + 1;
-        flight.most.fetch_max(now, Ordering::SeqCst);
+        if is_first || !is_of_session(&frame) {
+            flight.sent.fetch_add(1, Ordering::SeqCst);
+            let now = flight.now.fetch_add(1, Ordering::SeqCst) + 1;
+            flight.most.fetch_max(now, Ordering::SeqCst);
+        }
+        is_first = false;
         if to.write_all(&frame).await.is_err() {
             break;
         }
@@ -72,16 +76,20 @@ async fn requests(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, flight: &Flig
 async fn replies(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, flight: &Flight) {
     let mut is_first = true;
     while let Some(frame) = frame(&mut from).await {
-        // The first frame opens the session, and has no xid. An event answers nothing.
-        let is_event = !is_first && frame.get(4..8) == Some(&(-1_i32).to_be_bytes()[..]);
-        is_first = false;
-        if !is_event {
+        if is_first || !is_of_session(&frame) {
             flight.now.fetch_sub(1, Ordering::SeqCst);
         }
+        is_first = false;
         if to.write_all(&frame).await.is_err() {
             break;
         }
     }
+}
+
+/// Returns whether a frame is a heartbeat or an event, which have negative xids, and so neither a
+/// request nor its reply. The first frame of each side opens the session, and has no xid.
+fn is_of_session(frame: &[u8]) -> bool {
+    frame.get(4).is_some_and(|first| first & 0x80 != 0)
 }
 
 async fn frame(from: &mut OwnedReadHalf) -> Option<Vec<u8>> {
