@@ -51,8 +51,11 @@ async fn counted(world: &World, flight: &Arc<Flight>) -> String {
     #[expect(clippy::disallowed_methods, reason = "a test has no driver")]
     tokio::spawn(async move {
         let (near, _) = listener.accept().await.unwrap();
-        let (near_in, near_out) = near.into_split();
-        let (far_in, far_out) = TcpStream::connect(server).await.unwrap().into_split();
+        let far = TcpStream::connect(server).await.unwrap();
+        // Otherwise each batch of requests waits for the acknowledgement of the last one.
+        near.set_nodelay(true).unwrap();
+        far.set_nodelay(true).unwrap();
+        let ((near_in, near_out), (far_in, far_out)) = (near.into_split(), far.into_split());
         tokio::join!(requests(near_in, far_out, &flight), replies(far_in, near_out, &flight));
     });
     address
