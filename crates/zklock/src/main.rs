@@ -17,13 +17,20 @@ mod deadline;
 mod queue;
 mod report;
 mod supervisor;
+mod survey;
 mod table;
+
+mod follow;
+mod panel;
+mod screen;
+mod show;
 
 mod acquire;
 mod evict;
 mod hold;
 mod run;
 mod status;
+mod top;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -70,6 +77,7 @@ fn perform(verb: &Verb) -> Result<u8, Failure> {
             Verb::Hold(options) => hold::hold(options).await,
             Verb::Status(options) => status::status(options).await,
             Verb::Ls(options) => status::ls(options).await,
+            Verb::Top(options) => top::top(options).await,
             Verb::Evict(options) => evict::evict(options).await,
         }
     });

@@ -31,6 +31,8 @@ pub(crate) enum Verb {
     Status(Status),
     /// Lists the locks below a path
     Ls(Ls),
+    /// Shows the locks below a path as they change
+    Top(Top),
     /// Deletes the entry of a holder or waiter
     Evict(Evict),
 }
@@ -177,6 +179,10 @@ pub(crate) struct Status {
     #[arg(long, env = "ZKLOCK_JSON", hide_env_values = true)]
     #[arg(value_parser = FalseyValueParser::new())]
     pub(crate) json: bool,
+    /// Prints it again after each change
+    #[arg(long, env = "ZKLOCK_WATCH", hide_env_values = true)]
+    #[arg(value_parser = FalseyValueParser::new())]
+    pub(crate) watch: bool,
     #[command(flatten)]
     pub(crate) connection: Connection,
 }
@@ -190,6 +196,19 @@ pub(crate) struct Ls {
     #[arg(long, env = "ZKLOCK_JSON", hide_env_values = true)]
     #[arg(value_parser = FalseyValueParser::new())]
     pub(crate) json: bool,
+    /// Prints it again after each change
+    #[arg(long, env = "ZKLOCK_WATCH", hide_env_values = true)]
+    #[arg(value_parser = FalseyValueParser::new())]
+    pub(crate) watch: bool,
+    #[command(flatten)]
+    pub(crate) connection: Connection,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Top {
+    /// Where to begin
+    #[arg(default_value = "/")]
+    pub(crate) root: String,
     #[command(flatten)]
     pub(crate) connection: Connection,
 }

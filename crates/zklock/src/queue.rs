@@ -9,7 +9,7 @@ use bytes::Bytes;
 use zk_recipes::{Client, OpError, SessionId, Stat};
 
 /// How many requests are in flight at a time.
-const IN_FLIGHT: usize = 64;
+pub(crate) const IN_FLIGHT: usize = 64;
 
 /// The number of digits that servers append to the name of a sequential znode.
 const DIGITS: usize = 10;
@@ -52,6 +52,9 @@ pub(crate) struct Listing {
     pub(crate) others: Vec<String>,
     pub(crate) stat: Stat,
 }
+
+/// The data of a znode, if it exists.
+pub(crate) type Found = Option<(Bytes, Stat)>;
 
 /// The name of an entry.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -96,6 +99,19 @@ impl Role {
             Self::Read => "read",
             Self::Write => "write",
         }
+    }
+}
+
+impl Listing {
+    /// Returns whether the data of the directory is the number of permits.
+    pub(crate) fn has_permits(&self) -> bool {
+        self.names.first().is_some_and(|first| first.role == Role::Permit)
+    }
+}
+
+impl Name {
+    pub(crate) fn entry(&self, path: &str, place: usize, (data, stat): &(Bytes, Stat)) -> Entry {
+        Entry::new(path.to_owned(), place, self.role, data, stat)
     }
 }
 
@@ -151,15 +167,10 @@ pub(crate) async fn read_exclusive(client: &Client, path: &str) -> Result<Option
     Ok(found.map(|(data, stat)| exclusive(path, &data, &stat)))
 }
 
-/// Reads an ephemeral znode. Returns `None` if it is gone, or no exclusive lock of ours, all of which
-/// have an id in their data.
-pub(crate) async fn read_our_exclusive(
-    client: &Client,
-    path: &str,
-) -> Result<Option<Entry>, OpError> {
-    let found = existing(client.get_data(path).await)?;
-    let ours = found.filter(|(data, _)| behind_id(data).is_some());
-    Ok(ours.map(|(data, stat)| exclusive(path, &data, &stat)))
+/// Returns the entry in the data of an ephemeral znode; `None` if it is no exclusive lock of ours, all
+/// of which have an id in their data.
+pub(crate) fn our_exclusive(path: &str, data: &Bytes, stat: &Stat) -> Option<Entry> {
+    behind_id(data).map(|_| exclusive(path, data, stat))
 }
 
 fn exclusive(path: &str, data: &Bytes, stat: &Stat) -> Entry {
@@ -172,7 +183,7 @@ pub(crate) async fn list(client: &Client, path: &str) -> Result<Option<Listing>,
 }
 
 /// Sorts the children of a znode into entries and others.
-pub(crate) fn sort(children: Vec<impl AsRef<str>>, stat: Stat) -> Listing {
+fn sort(children: Vec<impl AsRef<str>>, stat: Stat) -> Listing {
     let mut listing = Listing { names: Vec::new(), others: Vec::new(), stat };
     for child in children {
         match parse(child.as_ref()) {
@@ -192,16 +203,41 @@ pub(crate) async fn read_entries(
 ) -> Result<Vec<Entry>, OpError> {
     let mut entries = Vec::new();
     for names in names.chunks(IN_FLIGHT) {
-        let reads: Vec<_> =
-            names.iter().map(|it| client.get_data(&child(path, &it.name))).collect();
-        for (name, read) in names.iter().zip(reads) {
-            if let Some((data, stat)) = existing(read.await)? {
-                let path = child(path, &name.name);
-                entries.push(Entry::new(path, entries.len(), name.role, &data, &stat));
-            }
+        let paths: Vec<String> = names.iter().map(|it| child(path, &it.name)).collect();
+        for ((name, path), found) in names.iter().zip(&paths).zip(read_all(client, &paths).await?) {
+            let place = entries.len();
+            entries.extend(found.map(|found| name.entry(path, place, &found)));
         }
     }
     Ok(entries)
+}
+
+/// Reads the data of znodes. `None` stands for those that do not exist.
+pub(crate) async fn read_all(client: &Client, paths: &[String]) -> Result<Vec<Found>, OpError> {
+    let mut found = Vec::new();
+    for paths in paths.chunks(IN_FLIGHT) {
+        let reads: Vec<_> = paths.iter().map(|path| client.get_data(path)).collect();
+        for read in reads {
+            found.push(existing(read.await)?);
+        }
+    }
+    Ok(found)
+}
+
+/// Lists the children of as many znodes as may be listed at a time. `None` stands for those that do
+/// not exist.
+pub(crate) async fn list_all(
+    client: &Client,
+    paths: &[String],
+) -> Result<Vec<Option<Listing>>, OpError> {
+    let mut found = Vec::new();
+    for paths in paths.chunks(IN_FLIGHT) {
+        let lists: Vec<_> = paths.iter().map(|it| client.get_children_with_stat(it)).collect();
+        for list in lists {
+            found.push(existing(list.await)?.map(|(names, stat)| sort(names, stat)));
+        }
+    }
+    Ok(found)
 }
 
 /// Returns the kind of lock that has these entries.
@@ -221,16 +257,17 @@ pub(crate) fn kind(names: &[Name]) -> Option<&'static str> {
 }
 
 /// Reads how many permits a semaphore has; `None` if that is not stored, or it is none.
-pub(crate) async fn permits(
-    client: &Client,
-    path: &str,
-    listing: &Listing,
-) -> Result<Option<usize>, OpError> {
-    if listing.names.first().is_none_or(|first| first.role != Role::Permit) {
+async fn permits(client: &Client, path: &str, listing: &Listing) -> Result<Option<usize>, OpError> {
+    if !listing.has_permits() {
         return Ok(None);
     }
-    let data = existing(client.get_data(path).await)?;
-    Ok(data.and_then(|(data, _)| std::str::from_utf8(&data).ok()?.parse().ok()))
+    let found = existing(client.get_data(path).await)?;
+    Ok(found.and_then(|(data, _)| permits_in(&data)))
+}
+
+/// Returns how many permits the data of a semaphore's directory says it has.
+pub(crate) fn permits_in(data: &[u8]) -> Option<usize> {
+    std::str::from_utf8(data).ok()?.parse().ok()
 }
 
 /// Says of each entry whether it holds the lock.
@@ -251,8 +288,8 @@ pub(crate) fn holds(roles: &[Role], place: usize, permits: Option<usize>) -> Opt
     }
 }
 
-/// Parses the name of an entry.
-fn parse(name: &str) -> Option<Name> {
+/// Parses the name of an entry. Returns `None` for other names.
+pub(crate) fn parse(name: &str) -> Option<Name> {
     let (head, digits) = name.split_at_checked(name.len().checked_sub(DIGITS)?)?;
     if !digits.bytes().all(|it| it.is_ascii_digit()) {
         return None;
@@ -288,7 +325,7 @@ pub(crate) fn child(path: &str, name: &str) -> String {
 }
 
 /// Returns `None` if the znode does not exist.
-pub(crate) fn existing<T>(result: Result<T, OpError>) -> Result<Option<T>, OpError> {
+fn existing<T>(result: Result<T, OpError>) -> Result<Option<T>, OpError> {
     match result {
         Ok(found) => Ok(Some(found)),
         Err(error) if error.is_no_node() => Ok(None),

@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// The width of a terminal that nobody has resized.
-const WIDTH: usize = 80;
+pub(crate) const WIDTH: usize = 80;
 /// The least width of the column that is shortened.
 const FLEXIBLE_MIN: usize = 12;
 const GAP: usize = 2;
@@ -25,14 +25,33 @@ impl<const N: usize> Table<N> {
         self.rows.push(row);
     }
 
-    fn widths(&self) -> Vec<usize> {
+    /// Returns whether it has no rows.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.len() == 1
+    }
+
+    /// Returns the lines of the table, the heading first, within a width.
+    pub(crate) fn lines(&self, width: usize) -> Vec<String> {
+        let widths = self.widths(width);
+        let lines = self.rows.iter().map(|row| {
+            let mut line = String::new();
+            for (cell, width) in row.iter().zip(&widths) {
+                line.push_str(&format!("{:width$}", shortened(cell, *width)));
+                line.push_str(&" ".repeat(GAP));
+            }
+            line.trim_end().to_owned()
+        });
+        lines.collect()
+    }
+
+    fn widths(&self, width: usize) -> Vec<usize> {
         let longest = |column| self.rows.iter().filter_map(move |row| row.get(column));
         let mut widths: Vec<usize> = (0..N)
             .map(|column| longest(column).map(|cell| cell.chars().count()).max().unwrap_or(0))
             .collect();
         let used: usize = widths.iter().sum::<usize>() + GAP * (N - 1);
         if let Some(flexible) = widths.get_mut(self.flexible) {
-            let excess = used.saturating_sub(WIDTH);
+            let excess = used.saturating_sub(width);
             *flexible = flexible.saturating_sub(excess).max(FLEXIBLE_MIN.min(*flexible));
         }
         widths
@@ -41,20 +60,14 @@ impl<const N: usize> Table<N> {
 
 impl<const N: usize> fmt::Display for Table<N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let widths = self.widths();
-        for row in &self.rows {
-            let mut line = String::new();
-            for (cell, width) in row.iter().zip(&widths) {
-                line.push_str(&format!("{:width$}", shortened(cell, *width)));
-                line.push_str(&" ".repeat(GAP));
-            }
-            writeln!(f, "{}", line.trim_end())?;
+        for line in self.lines(WIDTH) {
+            writeln!(f, "{line}")?;
         }
         Ok(())
     }
 }
 
-fn shortened(cell: &str, width: usize) -> String {
+pub(crate) fn shortened(cell: &str, width: usize) -> String {
     if cell.chars().count() <= width {
         return cell.to_owned();
     }

@@ -7,8 +7,12 @@
 )]
 
 mod commands;
+mod crowd;
+mod following;
 mod losses;
 mod page;
+mod picture;
 mod queues;
+mod terminal;
 mod waiting;
 mod world;

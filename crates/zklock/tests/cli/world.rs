@@ -12,7 +12,7 @@ use zk_recipes::SessionId;
 use zk_testserver::{ServerConfig, TestServer};
 
 /// A test fails if it has to wait for longer than this. No result depends on it.
-const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A server that listens.
 pub(crate) struct World {
@@ -106,12 +106,28 @@ impl Started {
         line.trim_end().to_owned()
     }
 
+    /// Returns the next line, or `None` if it is empty, as at the end of a frame.
+    pub(crate) async fn line_or_empty(&mut self) -> Option<String> {
+        let mut line = String::new();
+        patient(self.stdout.read_line(&mut line)).await.unwrap();
+        assert!(!line.is_empty(), "the program has ended without another line");
+        Some(line.trim_end().to_owned()).filter(|line| !line.is_empty())
+    }
+
     /// Returns the rest of the output. All processes that were started have ended then: each of them
     /// has the other end of the pipe.
     pub(crate) async fn rest(&mut self) -> String {
         let mut rest = String::new();
         patient(self.stdout.read_to_string(&mut rest)).await.unwrap();
         rest
+    }
+
+    /// Returns what the program has printed to standard error, which must be a pipe.
+    pub(crate) async fn errors(&mut self) -> String {
+        let mut text = String::new();
+        let mut stderr = self.child.stderr.take().expect("it is a pipe");
+        patient(stderr.read_to_string(&mut text)).await.unwrap();
+        text
     }
 
     pub(crate) async fn code(&mut self) -> i32 {
