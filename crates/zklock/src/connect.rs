@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use zk_recipes::zk_session::{Tcp, Transport};
 use zk_recipes::{Acl, Client, SessionState};
 
 use crate::exit::Failure;
@@ -37,17 +38,34 @@ pub(crate) async fn connect(
         Access::Open => Acl::open(),
     });
     #[cfg(feature = "tls")]
-    if let Some(ca) = &options.tls_ca {
-        let mut tls = zk_recipes::Tls::builder().ca_file(ca);
-        if let (Some(certificate), Some(key)) = (&options.tls_cert, &options.tls_key) {
-            tls = tls.client_files(certificate, key);
-        }
-        builder = builder.transport(tls.build().map_err(|error| Failure::own(error.to_string()))?);
+    if let Some(tls) = tls(options)? {
+        builder = builder.transport(tls);
     }
     builder
         .connect()
         .await
         .map_err(|error| Failure::own(format!("cannot connect to {}: {error}", options.connect)))
+}
+
+/// Returns how to open connections to the servers: with TCP, or with TLS if the options say so.
+pub(crate) fn transport(options: &Connection) -> Result<Box<dyn Transport>, Failure> {
+    #[cfg(feature = "tls")]
+    if let Some(tls) = tls(options)? {
+        return Ok(Box::new(tls));
+    }
+    // Without the feature, no option can ask for TLS.
+    let _ = options;
+    Ok(Box::new(Tcp::new()))
+}
+
+#[cfg(feature = "tls")]
+fn tls(options: &Connection) -> Result<Option<zk_recipes::Tls>, Failure> {
+    let Some(ca) = &options.tls_ca else { return Ok(None) };
+    let mut tls = zk_recipes::Tls::builder().ca_file(ca);
+    if let (Some(certificate), Some(key)) = (&options.tls_cert, &options.tls_key) {
+        tls = tls.client_files(certificate, key);
+    }
+    tls.build().map(Some).map_err(|error| Failure::own(error.to_string()))
 }
 
 /// Ends the session, so that everything that it holds is free at once.

@@ -20,6 +20,7 @@ mod supervisor;
 mod table;
 
 mod acquire;
+mod doctor;
 mod evict;
 mod hold;
 mod run;
@@ -71,6 +72,7 @@ fn perform(verb: &Verb) -> Result<u8, Failure> {
             Verb::Status(options) => status::status(options).await,
             Verb::Ls(options) => status::ls(options).await,
             Verb::Evict(options) => evict::evict(options).await,
+            Verb::Doctor(options) => doctor::doctor(options).await,
         }
     });
     // A thread may still read standard input.

@@ -33,6 +33,8 @@ pub(crate) enum Verb {
     Ls(Ls),
     /// Deletes the entry of a holder or waiter
     Evict(Evict),
+    /// Names what is wrong for locks with the servers and permissions
+    Doctor(Doctor),
 }
 
 /// How to reach the servers.
@@ -204,6 +206,19 @@ pub(crate) struct Evict {
     #[arg(long, short = 'y', env = "ZKLOCK_YES", hide_env_values = true)]
     #[arg(value_parser = FalseyValueParser::new())]
     pub(crate) yes: bool,
+    #[command(flatten)]
+    pub(crate) connection: Connection,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = exit::TABLE)]
+pub(crate) struct Doctor {
+    /// Paths of locks, whose permissions are checked
+    pub(crate) paths: Vec<String>,
+    /// Prints JSON
+    #[arg(long, env = "ZKLOCK_JSON", hide_env_values = true)]
+    #[arg(value_parser = FalseyValueParser::new())]
+    pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) connection: Connection,
 }

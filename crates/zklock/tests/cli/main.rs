@@ -7,6 +7,7 @@
 )]
 
 mod commands;
+mod doctor;
 mod losses;
 mod page;
 mod queues;
