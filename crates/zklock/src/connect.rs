@@ -22,7 +22,7 @@ pub(crate) async fn connect(
     limit: Option<Duration>,
 ) -> Result<Client, Failure> {
     let timeout = options.session_timeout;
-    let within = limit.map_or(timeout, |limit| limit.min(timeout));
+    let within = limit.map_or(timeout, |limit| whole_millis(limit).min(timeout));
     let mut builder = Client::builder(&*options.connect)
         .session_timeout(timeout)
         .connect_within(within)
@@ -68,6 +68,13 @@ fn tls(options: &Connection) -> Result<Option<zk_recipes::Tls>, Failure> {
     tls.build().map(Some).map_err(|error| Failure::own(error.to_string()))
 }
 
+/// Rounds up to milliseconds. The error of a connection that takes too long shows this time, and what
+/// is left of a limit has nine digits.
+fn whole_millis(limit: Duration) -> Duration {
+    let millis = limit.as_nanos().div_ceil(1_000_000);
+    Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX))
+}
+
 /// Ends the session, so that everything that it holds is free at once.
 pub(crate) async fn close(client: &Client) {
     let is_connected = client.state() == SessionState::Connected;
@@ -85,4 +92,15 @@ fn secret(file: &Path) -> Result<String, Failure> {
         return Err(Failure::own(format!("--digest-file {}: {what}", file.display())));
     }
     Ok(line.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_of_a_limit_is_shown_without_its_nanoseconds() {
+        assert_eq!(whole_millis(Duration::from_nanos(1_999_999_329)), Duration::from_secs(2));
+        assert_eq!(whole_millis(Duration::from_millis(1_500)), Duration::from_millis(1_500));
+    }
 }
