@@ -11,5 +11,7 @@ mod doctor;
 mod losses;
 mod page;
 mod queues;
+mod settings;
+mod terminal;
 mod waiting;
 mod world;
