@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use zk_recipes::zk_session::{Tcp, Transport};
 use zk_recipes::{Acl, Client, SessionState};
 
 use crate::exit::Failure;
@@ -21,7 +22,7 @@ pub(crate) async fn connect(
     limit: Option<Duration>,
 ) -> Result<Client, Failure> {
     let timeout = options.session_timeout;
-    let within = limit.map_or(timeout, |limit| limit.min(timeout));
+    let within = limit.map_or(timeout, |limit| whole_millis(limit).min(timeout));
     let mut builder = Client::builder(&*options.connect)
         .session_timeout(timeout)
         .connect_within(within)
@@ -37,17 +38,41 @@ pub(crate) async fn connect(
         Access::Open => Acl::open(),
     });
     #[cfg(feature = "tls")]
-    if let Some(ca) = &options.tls_ca {
-        let mut tls = zk_recipes::Tls::builder().ca_file(ca);
-        if let (Some(certificate), Some(key)) = (&options.tls_cert, &options.tls_key) {
-            tls = tls.client_files(certificate, key);
-        }
-        builder = builder.transport(tls.build().map_err(|error| Failure::own(error.to_string()))?);
+    if let Some(tls) = tls(options)? {
+        builder = builder.transport(tls);
     }
     builder
         .connect()
         .await
         .map_err(|error| Failure::own(format!("cannot connect to {}: {error}", options.connect)))
+}
+
+/// Returns how to open connections to the servers: with TCP, or with TLS if the options say so.
+pub(crate) fn transport(options: &Connection) -> Result<Box<dyn Transport>, Failure> {
+    #[cfg(feature = "tls")]
+    if let Some(tls) = tls(options)? {
+        return Ok(Box::new(tls));
+    }
+    // Without the feature, no option can ask for TLS.
+    let _ = options;
+    Ok(Box::new(Tcp::new()))
+}
+
+#[cfg(feature = "tls")]
+fn tls(options: &Connection) -> Result<Option<zk_recipes::Tls>, Failure> {
+    let Some(ca) = &options.tls_ca else { return Ok(None) };
+    let mut tls = zk_recipes::Tls::builder().ca_file(ca);
+    if let (Some(certificate), Some(key)) = (&options.tls_cert, &options.tls_key) {
+        tls = tls.client_files(certificate, key);
+    }
+    tls.build().map(Some).map_err(|error| Failure::own(error.to_string()))
+}
+
+/// Rounds up to milliseconds. The error of a connection that takes too long shows this time, and what
+/// is left of a limit has nine digits.
+fn whole_millis(limit: Duration) -> Duration {
+    let millis = limit.as_nanos().div_ceil(1_000_000);
+    Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX))
 }
 
 /// Ends the session, so that everything that it holds is free at once.
@@ -67,4 +92,15 @@ fn secret(file: &Path) -> Result<String, Failure> {
         return Err(Failure::own(format!("--digest-file {}: {what}", file.display())));
     }
     Ok(line.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_of_a_limit_is_shown_without_its_nanoseconds() {
+        assert_eq!(whole_millis(Duration::from_nanos(1_999_999_329)), Duration::from_secs(2));
+        assert_eq!(whole_millis(Duration::from_millis(1_500)), Duration::from_millis(1_500));
+    }
 }

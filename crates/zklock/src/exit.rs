@@ -13,6 +13,9 @@ pub(crate) const NOT_FOUND: u8 = 127;
 /// Somebody said no, or an entry does not exist.
 pub(crate) const NOT_DONE: u8 = 1;
 
+/// `zklock doctor` has found a problem.
+pub(crate) const PROBLEMS: u8 = 1;
+
 /// The table of `--help`.
 pub(crate) const TABLE: &str = "\
 Exit status of `run`:
@@ -26,7 +29,8 @@ Exit status of `run`:
   128+N  signal N ended the command, or zklock while it waited for the lock
 
 `hold` has 0 for a lock that was released, and 123, 124, 125 and 128+N as `run`
-has them. The others have 0 and 125; `evict` has 1 if it deleted nothing.";
+has them. The others have 0 and 125; `evict` has 1 if it deleted nothing, and
+`doctor` if it found a problem.";
 
 /// Returns the status for the end by a signal, as shells do.
 pub(crate) fn of_signal(signal: i32) -> u8 {

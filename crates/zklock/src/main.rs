@@ -12,6 +12,7 @@ mod options;
 mod signals;
 mod wire;
 
+mod config;
 mod connect;
 mod deadline;
 mod queue;
@@ -26,6 +27,7 @@ mod screen;
 mod show;
 
 mod acquire;
+mod doctor;
 mod evict;
 mod hold;
 mod run;
@@ -33,9 +35,10 @@ mod status;
 mod top;
 
 use std::ffi::OsString;
+use std::io::Write as _;
 use std::process::ExitCode;
 
-use clap::Parser as _;
+use clap::{CommandFactory as _, Parser as _};
 
 use crate::exec::complain;
 use crate::exit::{FAILED, Failure};
@@ -51,6 +54,13 @@ fn main() -> ExitCode {
             Some(_) | None => {}
         }
     }
+    let arguments = match config::with_file(arguments) {
+        Ok(arguments) => arguments,
+        Err(defect) => {
+            complain(&defect);
+            return ExitCode::from(FAILED);
+        }
+    };
     let options = match Options::try_parse_from(arguments) {
         Ok(options) => options,
         Err(error) => {
@@ -60,6 +70,13 @@ fn main() -> ExitCode {
             return if is_error { ExitCode::from(FAILED) } else { ExitCode::SUCCESS };
         }
     };
+    if let Verb::Completions { shell } = options.verb {
+        let mut script = Vec::new();
+        clap_complete::generate(shell, &mut Options::command(), "zklock", &mut script);
+        // It is no failure if the reader has seen enough.
+        let _ = std::io::stdout().write_all(&script);
+        return ExitCode::SUCCESS;
+    }
     let status = perform(&options.verb).unwrap_or_else(|Failure { status, message }| {
         complain(&message);
         status
@@ -79,6 +96,8 @@ fn perform(verb: &Verb) -> Result<u8, Failure> {
             Verb::Ls(options) => status::ls(options).await,
             Verb::Top(options) => top::top(options).await,
             Verb::Evict(options) => evict::evict(options).await,
+            Verb::Doctor(options) => doctor::doctor(options).await,
+            Verb::Completions { .. } => Ok(0),
         }
     });
     // A thread may still read standard input.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 
 use crate::duration::parse as duration;
 use crate::exit;
@@ -15,8 +16,12 @@ use crate::kind::LockKind;
 /// the lock can pass to another contender.
 #[derive(Debug, Parser)]
 #[command(name = "zklock", version, after_help = exit::TABLE, max_term_width = 80)]
-#[command(disable_help_subcommand = true)]
+#[command(disable_help_subcommand = true, args_override_self = true)]
 pub(crate) struct Options {
+    /// File of options, in TOML; the command line and the environment override them
+    // The file is read before the other arguments are understood.
+    #[arg(long, env = "ZKLOCK_CONFIG", hide_env_values = true, value_name = "FILE")]
+    config: Option<PathBuf>,
     #[command(subcommand)]
     pub(crate) verb: Verb,
 }
@@ -35,6 +40,13 @@ pub(crate) enum Verb {
     Top(Top),
     /// Deletes the entry of a holder or waiter
     Evict(Evict),
+    /// Names what is wrong for locks with the servers and permissions
+    Doctor(Doctor),
+    /// Prints the completions for a shell
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
 }
 
 /// How to reach the servers.
@@ -223,6 +235,19 @@ pub(crate) struct Evict {
     #[arg(long, short = 'y', env = "ZKLOCK_YES", hide_env_values = true)]
     #[arg(value_parser = FalseyValueParser::new())]
     pub(crate) yes: bool,
+    #[command(flatten)]
+    pub(crate) connection: Connection,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = exit::TABLE)]
+pub(crate) struct Doctor {
+    /// Paths of locks, whose permissions are checked
+    pub(crate) paths: Vec<String>,
+    /// Prints JSON
+    #[arg(long, env = "ZKLOCK_JSON", hide_env_values = true)]
+    #[arg(value_parser = FalseyValueParser::new())]
+    pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) connection: Connection,
 }

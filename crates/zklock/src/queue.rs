@@ -325,7 +325,7 @@ pub(crate) fn child(path: &str, name: &str) -> String {
 }
 
 /// Returns `None` if the znode does not exist.
-fn existing<T>(result: Result<T, OpError>) -> Result<Option<T>, OpError> {
+pub(crate) fn existing<T>(result: Result<T, OpError>) -> Result<Option<T>, OpError> {
     match result {
         Ok(found) => Ok(Some(found)),
         Err(error) if error.is_no_node() => Ok(None),

@@ -8,11 +8,14 @@
 
 mod commands;
 mod crowd;
+mod doctor;
 mod following;
+mod keyboard;
 mod losses;
 mod page;
 mod picture;
 mod queues;
+mod settings;
 mod terminal;
 mod waiting;
 mod world;

@@ -1,0 +1,181 @@
+//! Permissions of a lock's directory: what this client may do there, and who could delete an entry.
+
+use zk_recipes::{Acl, Client, ErrorCode, OpError, Permissions};
+
+use super::finding::{Findings, Level};
+use super::session::rehearse;
+use crate::queue::existing;
+
+/// The length of a reply that Java clients accept, by default.
+const REPLY_MAX: usize = 1_048_575;
+
+/// What is known of a lock.
+#[derive(Debug)]
+pub(super) struct Lock {
+    pub(super) path: String,
+    /// The znode whose permissions decide: the directory, or the nearest ancestor that exists.
+    pub(super) directory: Option<String>,
+    /// The identities that may delete entries, without their secrets.
+    pub(super) deleters: Option<Vec<String>>,
+}
+
+/// Checks a lock.
+pub(super) async fn check(client: &Client, path: &str, findings: &mut Findings) -> Lock {
+    let mut lock = Lock { path: path.to_owned(), directory: None, deleters: None };
+    let directory = match directory(client, path).await {
+        Ok(directory) => directory,
+        Err(error) => {
+            unknown(path, &error, findings);
+            return lock;
+        }
+    };
+    match client.get_acl(&directory).await {
+        Ok((list, _)) => lock.deleters = Some(judge(&list, &directory, findings)),
+        Err(error) => unknown(&directory, &error, findings),
+    }
+    abilities(client, &directory, findings).await;
+    lock.directory = Some(directory);
+    lock
+}
+
+/// Returns the znode whose permissions decide who may create and delete the entries of a lock.
+async fn directory(client: &Client, path: &str) -> Result<String, OpError> {
+    let mut path = path;
+    loop {
+        match client.exists(path).await {
+            // An exclusive lock is a znode without children.
+            Ok(Some(stat)) if stat.ephemeral_owner.is_some() => {}
+            Ok(None) => {}
+            Ok(Some(_)) => return Ok(path.to_owned()),
+            // From 3.8.4 and 3.9.2 on, servers refuse this only if the znode exists.
+            Err(error) if error.server_code() == Some(ErrorCode::NO_AUTH) => {
+                return Ok(path.to_owned());
+            }
+            Err(error) => return Err(error),
+        }
+        let parent = path.rfind('/').and_then(|at| path.get(..at)).unwrap_or_default();
+        if parent.is_empty() {
+            return Ok("/".to_owned());
+        }
+        path = parent;
+    }
+}
+
+fn judge(list: &[Acl], directory: &str, findings: &mut Findings) -> Vec<String> {
+    let having = |permission| list.iter().filter(move |acl| acl.perms.intersects(permission));
+    let anyone = |permission| having(permission).any(|acl| acl.id.scheme == "world");
+    if anyone(Permissions::DELETE) {
+        findings.add(
+            Level::Warning,
+            "anyone-deletes",
+            directory,
+            "Everyone who reaches the servers may delete the entries of holders, and so take their \
+             locks.",
+            "Create it with --digest-file, or change its ACL.",
+        );
+    } else if anyone(Permissions::ADMIN) {
+        findings.add(
+            Level::Warning,
+            "anyone-administers",
+            directory,
+            "Everyone who reaches the servers may change its ACL, and then delete entries.",
+            "Take ADMIN from world:anyone.",
+        );
+    }
+    having(Permissions::DELETE).map(name).collect()
+}
+
+/// Returns an identity. A digest is shown without the hash of its password.
+fn name(acl: &Acl) -> String {
+    let id = &*acl.id.id;
+    let user = if acl.id.scheme == "digest" { id.split(':').next().unwrap_or(id) } else { id };
+    format!("{}:{user}", acl.id.scheme)
+}
+
+async fn abilities(client: &Client, directory: &str, findings: &mut Findings) {
+    match rehearse(client, directory).await {
+        Ok((0, ErrorCode::NO_AUTH)) => findings.add(
+            Level::Problem,
+            "may-not-create",
+            directory,
+            "This client may not create znodes there, so it cannot get the lock.",
+            "Use the credentials of its owner, or let the owner grant CREATE.",
+        ),
+        Ok((1, ErrorCode::NO_AUTH)) => findings.add(
+            Level::Problem,
+            "may-not-delete",
+            directory,
+            "This client may create znodes there, but not delete them, so it releases a lock only \
+             with the end of its session.",
+            "Use the credentials of its owner, or let the owner grant DELETE.",
+        ),
+        Ok((0, ErrorCode::QUOTA_EXCEEDED)) => findings.add(
+            Level::Problem,
+            "quota",
+            directory,
+            "Its quota is used up, so nobody can join the queue.",
+            "Increase the quota.",
+        ),
+        Ok((2, _)) => {}
+        Ok((_, code)) => unknown(directory, &code, findings),
+        Err(error) => unknown(directory, &error, findings),
+    }
+    match existing(client.get_children(directory).await) {
+        Ok(names) => {
+            let length: usize = names.iter().flatten().map(|name| 4 + name.len()).sum();
+            if length > REPLY_MAX {
+                findings.add(
+                    Level::Warning,
+                    "long-list",
+                    directory,
+                    format!("The list of its znodes has {length} bytes. Java clients refuse it."),
+                    "Increase jute.maxbuffer of all clients and servers, or use more directories.",
+                );
+            }
+        }
+        Err(error) if error.server_code() == Some(ErrorCode::NO_AUTH) => findings.add(
+            Level::Problem,
+            "may-not-read",
+            directory,
+            "This client may not list it, so it cannot see its place in the queue.",
+            "Use the credentials of its owner, or let the owner grant READ.",
+        ),
+        Err(error) => unknown(directory, &error, findings),
+    }
+}
+
+fn unknown(subject: &str, error: &dyn std::fmt::Display, findings: &mut Findings) {
+    findings.add(
+        Level::Unknown,
+        "permissions",
+        subject,
+        format!("Not all of its permissions are known: {error}."),
+        "Use credentials that may read it.",
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use zk_recipes::Id;
+
+    use super::*;
+
+    fn acl(perms: Permissions, scheme: &str, id: &str) -> Acl {
+        Acl { perms, id: Id { scheme: scheme.into(), id: id.into() } }
+    }
+
+    #[test]
+    fn those_who_may_delete_are_named_without_their_secrets() {
+        let mut findings = Findings::default();
+        let list = [
+            acl(Permissions::READ, "world", "anyone"),
+            acl(Permissions::ALL, "digest", "ops:aGFzaA=="),
+            acl(Permissions::DELETE, "ip", "10.0.0.0/8"),
+        ];
+        assert_eq!(judge(&list, "/a", &mut findings), ["digest:ops", "ip:10.0.0.0/8"]);
+        assert_eq!(findings.checks(), [""; 0]);
+        judge(&[acl(Permissions::ADMIN, "world", "anyone")], "/a", &mut findings);
+        judge(&[acl(Permissions::ALL, "world", "anyone")], "/a", &mut findings);
+        assert_eq!(findings.checks(), ["anyone-administers", "anyone-deletes"]);
+    }
+}
