@@ -25,21 +25,23 @@ pub(super) fn refuses(response: &ConnectResponse) -> bool {
 /// new, or configured for them. But one that does not know an operation closes the connection
 /// without a reply, and the session cannot be resumed, so the client asks none of them.
 pub(super) fn may_lack(request: &Request) -> bool {
-    match request {
-        Request::Create(create) => !is_known(create.mode),
-        Request::Multi(ops) => {
-            ops.iter().any(|op| matches!(op, MultiOp::Create(create) if !is_known(create.mode)))
-        }
-        other => matches!(
-            other.op(),
-            OpCode::ADD_WATCH
-                | OpCode::CHECK_WATCHES
-                | OpCode::GET_ALL_CHILDREN_NUMBER
-                | OpCode::GET_EPHEMERALS
-                | OpCode::REMOVE_WATCHES
-                | OpCode::WHO_AM_I
-        ),
+    if let Request::Create(create) = request {
+        return !is_known(create.mode);
     }
+    if let Request::Multi(ops) = request {
+        return ops
+            .iter()
+            .any(|op| matches!(op, MultiOp::Create(create) if !is_known(create.mode)));
+    }
+    matches!(
+        request.op(),
+        OpCode::ADD_WATCH
+            | OpCode::CHECK_WATCHES
+            | OpCode::GET_ALL_CHILDREN_NUMBER
+            | OpCode::GET_EPHEMERALS
+            | OpCode::REMOVE_WATCHES
+            | OpCode::WHO_AM_I
+    )
 }
 
 fn is_known(mode: CreateMode) -> bool {
