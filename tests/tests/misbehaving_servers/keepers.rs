@@ -43,6 +43,7 @@ fn a_lock_passes_on_when_the_session_of_its_holder_has_expired_and_not_before<H:
         let guard = H::of(&first).acquire().await.expect("nobody else wants the lock");
         let before = session(&first);
         let waiter = W::of(&second);
+        #[expect(clippy::disallowed_methods, reason = "the waiter runs beside the test")]
         let waiting = tokio::spawn(async move { waiter.acquire().await });
         sleep_ms(500).await;
         world.server.disconnect_all();
