@@ -38,7 +38,7 @@ pub(crate) struct Options {
     /// JSON file with the znodes to create: {"/path": "data", ...}.
     #[arg(long, value_name = "FILE")]
     pub(crate) data: Option<PathBuf>,
-    /// Version of ZooKeeper to imitate, from 3.4 to 3.9.
+    /// Version of ZooKeeper to imitate, from 3.4 to 3.9, or keeper (ClickHouse).
     #[arg(long, default_value = "3.8", value_name = "VERSION", value_parser = version)]
     server_version: ServerVersion,
     /// Granularity of the expiry of sessions.
@@ -129,7 +129,8 @@ fn version(text: &str) -> Result<ServerVersion, String> {
         "3.7" => ServerVersion::V3_7,
         "3.8" => ServerVersion::V3_8,
         "3.9" => ServerVersion::V3_9,
-        _ => return Err("the versions are 3.4, 3.5, 3.6, 3.7, 3.8 and 3.9".to_owned()),
+        "keeper" => ServerVersion::Keeper,
+        _ => return Err("the versions are 3.4, 3.5, 3.6, 3.7, 3.8, 3.9 and keeper".to_owned()),
     })
 }
 
@@ -177,6 +178,7 @@ mod tests {
             options.config()
         };
         assert!(parse("--tick 100ms --members 3 --server-version 3.9 --lag 5ms").is_ok());
+        assert!(parse("--server-version keeper").is_ok());
         assert!(parse("--super-digest super:D/InIHSb7yEEbrWz8b9l71RjZJU=").is_ok());
         for (words, expected) in [
             ("--server-version 3.3", "the versions are 3.4, 3.5"),

@@ -137,13 +137,15 @@ impl ServerConfig {
         self
     }
 
-    /// Sets the shortest session timeout that the server grants. Default: 2 ticks.
+    /// Sets the shortest session timeout that the server grants. Default: 2 ticks, or 10 s for a
+    /// Keeper.
     pub fn min_session_timeout(mut self, timeout: Duration) -> Self {
         self.min_session_timeout = Some(timeout);
         self
     }
 
-    /// Sets the longest session timeout that the server grants. Default: 20 ticks.
+    /// Sets the longest session timeout that the server grants. Default: 20 ticks, or 100 s for a
+    /// Keeper.
     pub fn max_session_timeout(mut self, timeout: Duration) -> Self {
         self.max_session_timeout = Some(timeout);
         self
@@ -362,8 +364,16 @@ impl ServerConfig {
 
     /// Clamps the requested session timeout to the range that the server grants.
     pub(crate) fn negotiate(&self, requested_ms: i32) -> Duration {
-        let min = self.min_session_timeout.unwrap_or(self.tick * 2);
-        let max = self.max_session_timeout.unwrap_or(self.tick * 20).max(min);
+        let (min, max) = match self.version.is_keeper() {
+            true => KEEPER_SESSION_TIMEOUTS,
+            false => (self.tick * 2, self.tick * 20),
+        };
+        let min = self.min_session_timeout.unwrap_or(min);
+        let max = self.max_session_timeout.unwrap_or(max).max(min);
         Duration::from_millis(u64::try_from(requested_ms).unwrap_or(0)).clamp(min, max)
     }
 }
+
+/// The shortest and the longest session timeout that a Keeper grants (`ZooKeeperConstants.h`).
+const KEEPER_SESSION_TIMEOUTS: (Duration, Duration) =
+    (Duration::from_secs(10), Duration::from_secs(100));

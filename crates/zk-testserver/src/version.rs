@@ -4,7 +4,7 @@ use jute_codec::OpCode;
 
 /// The server version to imitate where versions differ on the wire.
 ///
-/// The versions are ordered by age. Those before 3.8 were not available for comparison: they lack
+/// The versions of ZooKeeper are ordered by age, and Keeper comes last. Those before 3.8 were not available for comparison: they lack
 /// the opcodes that their successors introduced, and differ in a few replies.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 #[non_exhaustive]
@@ -25,6 +25,18 @@ pub enum ServerVersion {
     /// 3.9.3. Watch events have the zxid of their transaction. A connection can have persistent and
     /// one-shot watches on the same path.
     V3_9,
+    /// A ClickHouse Keeper, as its source of 2026 describes it; there was none for comparison.
+    ///
+    /// - It resumes no session. A client that reconnects gets a new one without a password, and the
+    ///   old one lives until it expires, with its ephemeral znodes.
+    /// - It grants session timeouts from 10 s to 100 s, unless the configuration says otherwise.
+    /// - Without a leader, it answers a handshake with the protocol version 42 and the session -1.
+    /// - It closes the connection without a reply if it does not know a request. It has no
+    ///   containers, times to live, persistent watches, `setWatches`, SASL, or read-only mode; newer
+    ///   ones can be configured for some of these. It has `create2`, which needs the feature flag
+    ///   `create_with_stats`, and `multiRead`.
+    /// - `exists` needs no permission.
+    Keeper,
 }
 
 impl ServerVersion {
@@ -37,12 +49,21 @@ impl ServerVersion {
             Self::V3_7 => "3.7.2",
             Self::V3_8 => "3.8.0",
             Self::V3_9 => "3.9.3",
+            Self::Keeper => "v26.9.1",
         }
     }
 
+    /// Returns whether the server is a ClickHouse Keeper.
+    pub(crate) fn is_keeper(self) -> bool {
+        self == Self::Keeper
+    }
+
     /// Returns whether the server knows the opcode of a request. To all others, it replies
-    /// *unimplemented*, and closes the connection.
+    /// *unimplemented*, and closes the connection. A Keeper only closes it.
     pub(crate) fn knows(self, op: OpCode) -> bool {
+        if self.is_keeper() {
+            return KNOWN_TO_KEEPER.contains(&op);
+        }
         let since = match op {
             OpCode::CREATE2
             | OpCode::RECONFIG
@@ -64,17 +85,22 @@ impl ServerVersion {
 
     /// Returns whether there is a znode `/zookeeper/config`.
     pub(crate) fn has_config_znode(self) -> bool {
-        self >= Self::V3_5
+        self >= Self::V3_5 && !self.is_keeper()
     }
 
     /// Returns whether watch events have the zxid of their transaction, instead of -1.
     pub(crate) fn events_have_zxids(self) -> bool {
-        self >= Self::V3_9
+        self == Self::V3_9
+    }
+
+    /// Returns whether the metadata of a znode needs the permission to read it.
+    pub(crate) fn exists_needs_read(self) -> bool {
+        self == Self::V3_9
     }
 
     /// Returns whether events are withheld from connections that may not read the znode.
     pub(crate) fn withholds_events(self) -> bool {
-        self >= Self::V3_8
+        self >= Self::V3_8 && !self.is_keeper()
     }
 
     /// Returns whether a multi has the later codec: `create2` returns a stat, and an illegal flag
@@ -89,3 +115,26 @@ impl ServerVersion {
         self >= Self::V3_7
     }
 }
+
+/// The opcodes of ZooKeeper that a Keeper knows (`ZooKeeperConstants.h`), without those that wait for
+/// a feature flag or came in 2026.
+const KNOWN_TO_KEEPER: [OpCode; 18] = [
+    OpCode::AUTH,
+    OpCode::CHECK,
+    OpCode::CLOSE_SESSION,
+    OpCode::CREATE,
+    OpCode::CREATE2,
+    OpCode::DELETE,
+    OpCode::EXISTS,
+    OpCode::GET_ACL,
+    OpCode::GET_CHILDREN,
+    OpCode::GET_CHILDREN2,
+    OpCode::GET_DATA,
+    OpCode::MULTI,
+    OpCode::MULTI_READ,
+    OpCode::PING,
+    OpCode::RECONFIG,
+    OpCode::SET_ACL,
+    OpCode::SET_DATA,
+    OpCode::SYNC,
+];

@@ -52,13 +52,17 @@ pub(crate) fn reply(word: [u8; 4], figures: impl Fn() -> Figures) -> Option<Stri
 /// Formats the version as real servers do, because clients and tools parse numbers from it.
 fn version(figures: &Figures) -> String {
     let number = figures.version.number();
+    if figures.version.is_keeper() {
+        return format!("{number}-zk-testserver");
+    }
     format!("{number}-zk-testserver, built on 1970-01-01 00:00 UTC")
 }
 
 fn summary(clients: &str, figures: &Figures) -> String {
     format!(
-        "Zookeeper version: {}\n{clients}Latency min/avg/max: 0/0.0/0\nReceived: 0\nSent: 0\n\
+        "{} version: {}\n{clients}Latency min/avg/max: 0/0.0/0\nReceived: 0\nSent: 0\n\
          Connections: {}\nOutstanding: 0\nZxid: {}\nMode: {}\nNode count: {}\n",
+        if figures.version.is_keeper() { "ClickHouse Keeper" } else { "Zookeeper" },
         version(figures),
         figures.connections,
         figures.zxid,

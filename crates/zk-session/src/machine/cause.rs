@@ -95,7 +95,8 @@ pub enum DisconnectCause {
     /// know SASL, or requires it of a client that other servers have served without.
     #[error("the server refused the SASL credentials: {0}")]
     SaslRefused(ErrorCode),
-    /// The server opened no session, although the client did not ask it to resume one.
+    /// The server opened no session, although the client did not ask it to resume one, or it is a
+    /// ClickHouse Keeper without a leader.
     #[error("the server refused to open a session")]
     SessionRefused,
     /// The server replied that the session has moved to another server.

@@ -56,6 +56,7 @@ pub(crate) mod flight;
 mod heartbeat;
 pub(crate) mod hosts;
 pub(crate) mod inflight;
+mod keeper;
 pub(crate) mod lease;
 mod open_flights;
 mod persistent;

@@ -81,6 +81,8 @@ pub(crate) struct SessionTerms {
     pub(crate) lease: Option<Lease>,
     /// The session timeout is long enough for the lease.
     pub(crate) can_be_leased: bool,
+    /// The server is a ClickHouse Keeper.
+    pub(crate) is_keeper: bool,
 }
 
 impl SessionTerms {
@@ -89,6 +91,7 @@ impl SessionTerms {
         match self.lease {
             None => "none, it is disabled".to_owned(),
             Some(lease) if self.can_be_leased => format!("by {lease}"),
+            Some(_) if self.is_keeper => "none, the server is a ClickHouse Keeper".to_owned(),
             Some(lease) => {
                 let needed = lease.timeout_min();
                 format!("none, it needs a session timeout of at least {needed:?}")
@@ -111,7 +114,9 @@ pub enum EndCause {
     /// No server could be reached for so long that the session must have expired. In case it is
     /// still alive, the client closes it before it opens the next one.
     GaveUp,
-    /// A server resumed a different session than the one requested.
+    /// A server gave the client another session than the one requested. A ClickHouse Keeper does so
+    /// whenever the client reconnects. The ephemeral znodes of the session that ended may remain
+    /// until it expires, and its requests that were in flight may still be applied.
     Swapped,
 }
 
@@ -122,7 +127,7 @@ impl fmt::Display for EndCause {
             Self::Closed => "the client has closed it",
             Self::Expired => "a server reports that it has expired",
             Self::GaveUp => "no server could be reached for so long that it must have expired",
-            Self::Swapped => "a server has resumed another session instead",
+            Self::Swapped => "a server has given another session instead",
         })
     }
 }

@@ -7,6 +7,7 @@ mod peer;
 mod busy;
 mod deadlines;
 mod exactly_once;
+mod keeper;
 mod lease;
 mod persistent;
 mod renewal;

@@ -94,6 +94,11 @@ impl Validity {
         self.acknowledged = None;
     }
 
+    /// Records that the session that is about to begin can have no lease.
+    pub(super) fn forgo_lease(&mut self) {
+        self.lease = LeaseClock::new(None);
+    }
+
     /// Records whether a lock needs the lease. Returns true if that has changed.
     pub(super) fn need(&mut self, now: Time, is_needed: bool) -> bool {
         if is_needed == self.is_needed() {

@@ -62,7 +62,15 @@ impl Body {
     }
 }
 
+/// Decodes the body of a request. Where ZooKeeper replies with an error, a Keeper closes the
+/// connection (`KeeperTCPHandler::receiveRequest` throws).
 pub(super) fn decode(op: OpCode, reader: &mut Reader, config: &ServerConfig) -> Body {
+    let body = decode_as_zookeeper(op, reader, config);
+    let is_error = matches!(body, Body::Malformed | Body::Refused(_) | Body::UnknownOp);
+    if is_error && config.version.is_keeper() { Body::Fatal } else { body }
+}
+
+fn decode_as_zookeeper(op: OpCode, reader: &mut Reader, config: &ServerConfig) -> Body {
     if !config.version.knows(op) {
         return Body::UnknownOp;
     }

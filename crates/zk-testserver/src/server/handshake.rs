@@ -44,12 +44,12 @@ impl Server {
             self.connect(id, &request, now)
         };
         if let (Some(response), Some(connection)) = (&response, self.connections.get_mut(id))
-            && response.session_id != SessionId::NONE
+            && !is_refusal(response)
         {
             connection.phase = Phase::Session(response.session_id);
         }
         let Some(response) = response else { return self.close(id) };
-        let is_closing = response.session_id == SessionId::NONE || reception == Reception::HangUp;
+        let is_closing = is_refusal(&response) || reception == Reception::HangUp;
         if let Some(bytes) = frame(|out| response.encode(out)) {
             self.send(id, &head(bytes, cut_at.unwrap_or(usize::MAX)));
         }
@@ -65,7 +65,18 @@ impl Server {
         request: &ConnectRequest,
         now: Duration,
     ) -> Option<ConnectResponse> {
-        if self.is_partitioned(self.member_of(id)) {
+        let is_cut_off = self.is_partitioned(self.member_of(id));
+        if self.config.version.is_keeper() {
+            let timeout = self.config.negotiate(request.timeout_ms);
+            return Some(match is_cut_off {
+                true => without_leader(timeout),
+                false => {
+                    let session = self.open_session(id, timeout, now);
+                    keeper(timeout, session)
+                }
+            });
+        }
+        if is_cut_off {
             return self.connect_to_island(id, request, now);
         }
         if request.last_zxid_seen > self.replica(id).zxid {
@@ -73,10 +84,7 @@ impl Server {
         }
         let timeout = self.config.negotiate(request.timeout_ms);
         let session = if request.session_id == SessionId::NONE {
-            let session = self.sessions.create(timeout, id, now);
-            self.propose_as_server(OpCode::CREATE_SESSION, session, Write::CreateSession, now);
-            self.catch_up(self.member_of(id), now);
-            Some(session)
+            Some(self.open_session(id, timeout, now))
         } else {
             let session = request.session_id;
             // Real servers close the old connection before they check the password, so knowing the
@@ -92,6 +100,13 @@ impl Server {
             Some(session) => accepted(request, timeout, session),
             None => expired(request),
         })
+    }
+
+    fn open_session(&mut self, id: u64, timeout: Duration, now: Duration) -> SessionId {
+        let session = self.sessions.create(timeout, id, now);
+        self.propose_as_server(OpCode::CREATE_SESSION, session, Write::CreateSession, now);
+        self.catch_up(self.member_of(id), now);
+        session
     }
 
     /// Closes the connection of a session, if there is one.
@@ -120,7 +135,7 @@ pub(super) fn accepted(
     timeout: Duration,
     session: SessionId,
 ) -> ConnectResponse {
-    let timeout_ms = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX);
+    let timeout_ms = milliseconds(timeout);
     let password = Bytes::copy_from_slice(&session::password(session));
     ConnectResponse { timeout_ms, session_id: session, password, ..expired(request) }
 }
@@ -134,4 +149,30 @@ pub(super) fn expired(request: &ConnectRequest) -> ConnectResponse {
         password: Bytes::from_static(&[0; 16]),
         read_only: request.read_only.map(|_| false),
     }
+}
+
+/// Returns the response of a Keeper that has opened a session. It has neither a password nor the
+/// flag of a read-only server (`KeeperTCPHandler::sendHandshake`).
+fn keeper(timeout: Duration, session_id: SessionId) -> ConnectResponse {
+    ConnectResponse {
+        protocol_version: 0,
+        timeout_ms: milliseconds(timeout),
+        session_id,
+        password: Bytes::from_static(&[0; 16]),
+        read_only: None,
+    }
+}
+
+/// Returns the response of a Keeper without a leader.
+fn without_leader(timeout: Duration) -> ConnectResponse {
+    ConnectResponse { protocol_version: 42, ..keeper(timeout, SessionId(-1)) }
+}
+
+/// Returns whether the server closes the connection after this response.
+fn is_refusal(response: &ConnectResponse) -> bool {
+    response.session_id == SessionId::NONE || response.protocol_version != 0
+}
+
+fn milliseconds(timeout: Duration) -> i32 {
+    i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX)
 }

@@ -132,7 +132,7 @@ impl Server {
         let result = match self.replica(id).tree.get(&exists.path) {
             None => Err(ErrorCode::NO_NODE),
             Some(node) => {
-                if self.config.version >= ServerVersion::V3_9 {
+                if self.config.version.exists_needs_read() {
                     self.readable(id, &exists.path)?;
                 }
                 Ok(Response::Exists(node.stat()))

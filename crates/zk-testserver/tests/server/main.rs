@@ -10,6 +10,7 @@ mod faults;
 mod followers;
 mod golden;
 mod hostile;
+mod keeper;
 mod lag;
 mod late;
 mod limits;

@@ -8,6 +8,7 @@ use jute_codec::{ConnectRequest, ConnectResponse, Request, xid};
 use super::link::Opening;
 use super::{Identity, Phase, SessionMachine};
 use crate::machine::cause::DisconnectCause;
+use crate::machine::keeper;
 use crate::machine::lease::slow;
 use crate::machine::status::{Change, EndCause, SessionState};
 use crate::machine::timer::Timer;
@@ -64,6 +65,8 @@ impl SessionMachine {
     pub(super) fn receive_connect_response(&mut self, response: ConnectResponse, sent: Time) {
         if self.is_ignorant(&response) {
             self.drop_connection(DisconnectCause::SessionUnknown);
+        } else if keeper::refuses(&response) {
+            self.drop_connection(DisconnectCause::SessionRefused);
         } else if !self.config.sasl {
             self.handle_connect_response(response, sent);
         } else if response.timeout_ms > 0 {
@@ -83,17 +86,21 @@ impl SessionMachine {
         debug_assert!(sent <= self.now, "a reply arrives after its request was sent");
         let granted = u64::try_from(response.timeout_ms).ok().filter(|ms| *ms > 0);
         let id = response.session_id;
+        // A Keeper resumes no session, so one that it reports is new, and owns nothing.
+        let is_offered = granted.is_some() && keeper::has_opened(&response.password);
         if let Some(stale) = &self.stale
             && !self.is_anonymous()
         {
-            // The session that was given up is still alive. Close it, so that its ephemeral znodes
-            // do not block other sessions until it expires.
             if granted.is_some() && stale.id == id {
-                self.begin_use();
-            } else {
-                self.stale_is_gone();
+                // The session that was given up is still alive. Close it, so that its ephemeral
+                // znodes do not block other sessions until it expires.
+                return self.begin_use();
             }
-            return;
+            if !is_offered || self.is_closing {
+                return self.stale_is_gone();
+            }
+            // Nobody can close the old session, and the next one is already open.
+            self.stale = None;
         }
         let is_read_only = granted.is_some() && response.read_only == Some(true);
         if self.link.opening() == Opening::ExpiryUnproven && !is_read_only {
@@ -134,6 +141,13 @@ impl SessionMachine {
                 self.end_session(EndCause::Expired);
                 self.drop_connection(DisconnectCause::SessionExpired);
             }
+            (Some(requested), Some(ms)) if requested != id && is_offered => {
+                self.end_session(EndCause::Swapped);
+                if !matches!(self.link.phase, Phase::Stopped(_)) {
+                    // Left alone, it would be a session that nobody uses, for each lost connection.
+                    self.adopt_session(id, response.password, Duration::from_millis(ms), sent);
+                }
+            }
             (Some(requested), Some(_)) if requested != id => {
                 // Adopting a different session would make us the owner of another client's
                 // ephemeral znodes. This server does not know our session, so our session must have
@@ -156,9 +170,13 @@ impl SessionMachine {
         let is_new = self.identity.is_none();
         self.link.is_new_session = is_new;
         self.timeout.grant(granted, is_new);
+        self.is_keeper = keeper::has_opened(&password);
         self.identity = Some(Identity { id, password });
         self.timers.stop(Timer::GiveUp);
         if is_new {
+            if self.is_keeper {
+                self.validity.forgo_lease();
+            }
             self.validity.created(sent, self.now, self.timeout.in_force());
             // Creating a session is a transaction, so the reply acknowledges it like any request.
             self.acknowledge(sent);
@@ -193,11 +211,13 @@ impl SessionMachine {
         }
     }
 
-    /// Warns if a lease is configured but the session timeout is too short.
+    /// Warns if a lease is configured but the server is a Keeper, or the session timeout is too
+    /// short.
     fn warn_of_missing_lease(&mut self) {
-        if let Some(lease) = self.config.lease
-            && !self.validity.lease().is_possible()
-        {
+        let Some(lease) = self.config.lease else { return };
+        if self.is_keeper {
+            self.lease_warnings.keeper();
+        } else if !self.validity.lease().is_possible() {
             let (granted, requested) = (self.timeout.granted(), self.config.session_timeout);
             self.lease_warnings.too_short(self.now, lease, granted, requested);
         }

@@ -17,6 +17,7 @@ pub(super) struct LeaseWarnings {
     /// granted then.
     too_short: Option<(Time, Duration)>,
     has_told_of_slow_commits: bool,
+    has_told_of_keeper: bool,
 }
 
 impl LeaseWarnings {
@@ -45,6 +46,16 @@ impl LeaseWarnings {
             "there is no lease, because the session timeout is too short for it; request a longer \
              timeout, configure the lease for different servers, or disable it"
         );
+    }
+
+    /// Warns once that the server is a ClickHouse Keeper.
+    pub(super) fn keeper(&mut self) {
+        if !std::mem::replace(&mut self.has_told_of_keeper, true) {
+            warn!(
+                "there is no lease, because the server is a ClickHouse Keeper, whose expiry of \
+                 sessions is not proven: check fencing tokens where a lock protects data"
+            );
+        }
     }
 
     /// Warns once that commits take too long for a lease that a lock needs.

@@ -81,6 +81,8 @@ pub struct SessionMachine {
     /// An earlier session that was given up and may still be alive. It is closed before a new
     /// session is opened.
     stale: Option<Identity>,
+    /// The server of the newest session is a ClickHouse Keeper.
+    is_keeper: bool,
     timeout: SessionTimeout,
     validity: Validity,
     lease_warnings: LeaseWarnings,
@@ -118,6 +120,7 @@ impl SessionMachine {
             events: VecDeque::new(),
             identity: None,
             stale: None,
+            is_keeper: false,
             timeout: SessionTimeout::requested(config.session_timeout),
             validity: Validity::new(config.lease, config.session_timeout),
             lease_warnings: LeaseWarnings::default(),
@@ -207,6 +210,7 @@ impl SessionMachine {
             granted: self.timeout.granted(),
             lease: self.config.lease,
             can_be_leased: self.validity.lease().is_possible(),
+            is_keeper: self.is_keeper,
         }
     }
 

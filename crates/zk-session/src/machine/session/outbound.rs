@@ -9,6 +9,7 @@ use super::SessionMachine;
 use crate::error::OpError;
 use crate::machine::flight::{Flight, Operation, Token};
 use crate::machine::inflight::{Pending, Purpose, RequestedWatch};
+use crate::machine::keeper;
 use crate::machine::shared_list::Subscriber;
 use crate::machine::subject::Subject;
 use crate::machine::timer::Timer;
@@ -122,7 +123,10 @@ impl SessionMachine {
     /// Encodes the operations of a flight, except for those that must wait for a shared list.
     pub(super) fn send_flight(&mut self, token: Token, flight: Flight) {
         let owner = self.flights.owner(token).expect("a flight that is sent is open");
-        let is_unknown = |it: &Operation| self.support.is_unknown(it.request.op(), self.now);
+        let is_unknown = |it: &Operation| {
+            self.support.is_unknown(it.request.op(), self.now)
+                || self.is_keeper && keeper::may_lack(&it.request)
+        };
         if let Some(unknown) = flight.operations.iter().find(|it| is_unknown(it)) {
             let target = unknown.target();
             self.complete_flight(token, &[], &OpError::Unsupported { target });

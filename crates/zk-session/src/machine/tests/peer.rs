@@ -181,6 +181,18 @@ impl Pair {
         self.answer_handshake_as(session, timeout, true);
     }
 
+    /// Replies to the handshake as a ClickHouse Keeper does, which resumes no session.
+    pub(super) fn answer_as_keeper(&mut self, protocol_version: i32, session: SessionId) {
+        let response = ConnectResponse {
+            protocol_version,
+            timeout_ms: i32::try_from(TIMEOUT.as_millis()).unwrap(),
+            session_id: session,
+            password: Bytes::from_static(&[0; 16]),
+            read_only: None,
+        };
+        self.send(|out| response.encode(out));
+    }
+
     fn answer_handshake_as(&mut self, session: SessionId, timeout: Duration, is_read_only: bool) {
         let response = ConnectResponse {
             protocol_version: 0,

@@ -1,0 +1,129 @@
+//! ClickHouse Keeper, which gives each connection another session, and lacks operations.
+
+use std::time::Duration;
+
+use jute_codec::SessionId;
+use zk_recipes::{Client, CreateMode, LockState, LostReason, OpError, SessionState};
+use zk_tests::case::Case;
+use zk_tests::for_each_lock;
+use zk_tests::world::{SESSION_TIMEOUT, World, run, sleep_ms};
+use zk_testserver::{ServerConfig, ServerVersion, TestServer};
+
+for_each_lock! {
+    #[test] pairs: [
+        a_lock_passes_on_when_the_session_of_its_holder_has_expired_and_not_before,
+        a_lock_is_acquired_again_after_each_lost_connection,
+    ]
+}
+
+fn keeper() -> World {
+    World::with(ServerConfig::default().version(ServerVersion::Keeper))
+}
+
+fn session(client: &Client) -> SessionId {
+    client.session_id().expect("the client has a session")
+}
+
+async fn connected(client: &Client) {
+    while client.state() != SessionState::Connected {
+        sleep_ms(1).await;
+    }
+}
+
+fn is_alive(server: &TestServer, session: SessionId) -> bool {
+    server.sessions().contains(&session)
+}
+
+/// The connections of both drop. The holder's contender is still there, although its client has
+/// another session, so the lock must not pass on yet.
+fn a_lock_passes_on_when_the_session_of_its_holder_has_expired_and_not_before<H: Case, W: Case>() {
+    run(async {
+        let world = keeper();
+        let (first, second) = (world.client(1).await, world.client(2).await);
+        let guard = H::of(&first).acquire().await.expect("nobody else wants the lock");
+        let before = session(&first);
+        let waiter = W::of(&second);
+        #[expect(clippy::disallowed_methods, reason = "the waiter runs beside the test")]
+        let waiting = tokio::spawn(async move { waiter.acquire().await });
+        sleep_ms(500).await;
+        world.server.disconnect_all();
+        assert_eq!(guard.lost().await, LostReason::SessionExpired);
+        connected(&first).await;
+        assert_ne!(session(&first), before);
+        while !waiting.is_finished() {
+            assert!(world.server.sessions().len() <= 4, "a session is left behind");
+            assert_eq!(guard.state(), LockState::Lost(LostReason::SessionExpired));
+            sleep_ms(100).await;
+        }
+        assert!(!is_alive(&world.server, before), "its contender was there\n{}", world.trace());
+        let next = waiting.await.expect("the task does not panic").expect("the lock is free");
+        world.check_granted::<W>(&next);
+        next.release().await.expect("the session lives");
+        drop(guard);
+        sleep_ms(1_000).await;
+        world.check_clean(&[&first, &second]).await;
+        assert_eq!(world.server.sessions().len(), 2);
+    });
+}
+
+/// Each of the lost connections costs one session, and the next acquire waits for the end of it.
+fn a_lock_is_acquired_again_after_each_lost_connection<H: Case, W: Case>() {
+    run(async {
+        let world = keeper();
+        let client = world.client(1).await;
+        for round in 1..=3 {
+            let lock = if round == 2 { None } else { Some(H::of(&client)) };
+            let begun = session(&client);
+            let lost = match lock {
+                Some(lock) => {
+                    let guard = lock.acquire().await.expect("the old session expires");
+                    assert_eq!(guard.session(), begun);
+                    world.server.disconnect_all();
+                    guard.lost().await
+                }
+                None => {
+                    let guard = W::of(&client).acquire().await.expect("the old session expires");
+                    world.server.disconnect_all();
+                    guard.lost().await
+                }
+            };
+            assert_eq!(lost, LostReason::SessionExpired);
+            connected(&client).await;
+            assert_ne!(session(&client), begun);
+            assert_eq!(world.server.sessions().len(), 2, "round {round}\n{}", world.trace());
+        }
+        sleep_ms(1_000).await;
+        world.check_clean(&[&client]).await;
+    });
+}
+
+#[test]
+fn a_keeper_without_a_leader_costs_no_session() {
+    run(async {
+        let world = keeper();
+        let client = world.client(1).await;
+        world.server.elect(Duration::from_secs(3));
+        let before = session(&client);
+        sleep_ms(2_900).await;
+        assert_eq!(client.session_id(), Some(before), "its end is not known before");
+        connected(&client).await;
+        assert_ne!(session(&client), before);
+        assert_eq!(world.server.sessions().len(), 2);
+        sleep_ms(u64::try_from(SESSION_TIMEOUT.as_millis()).expect("it is short") * 2).await;
+        assert_eq!(world.server.sessions(), [session(&client)]);
+    });
+}
+
+#[test]
+fn what_a_keeper_may_lack_is_unsupported_and_keeps_the_connection() {
+    run(async {
+        let world = keeper();
+        let client = world.client(1).await;
+        let before = session(&client);
+        let refused = client.create("/a", "", CreateMode::Container).await;
+        assert!(matches!(refused, Err(OpError::Unsupported { .. })));
+        assert!(matches!(client.who_am_i().await, Err(OpError::Unsupported { .. })));
+        client.create("/a", "", CreateMode::Ephemeral).await.expect("it knows that");
+        assert_eq!(session(&client), before);
+    });
+}
