@@ -33,7 +33,7 @@ fn everyone(permissions: Permissions) -> Vec<Acl> {
 async fn a_list_is_open_unless_told_otherwise() {
     let fixture = Fixture::start().await;
     let client = fixture.client().await;
-    assert_eq!(client.default_acl(), Acl::open());
+    assert_eq!(client.default_acl("/a"), Acl::open());
     let created = client.create("/a", "", PERSISTENT).await.unwrap();
     assert_eq!(client.get_acl("/a").await, Ok((Acl::open(), created.stat)));
 }

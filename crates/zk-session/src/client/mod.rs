@@ -140,10 +140,10 @@ impl Client {
         self.shared.last_failure()
     }
 
-    /// Returns the access control list of znodes that are created without a list of their own. See
-    /// [`ClientBuilder::default_acl`](crate::ClientBuilder::default_acl).
-    pub fn default_acl(&self) -> &[Acl] {
-        self.shared.access.default_acl()
+    /// Returns the access control list with which the znode at this path is created if it gets no list
+    /// of its own. See [`ClientBuilder::default_acl`](crate::ClientBuilder::default_acl).
+    pub fn default_acl(&self, path: &str) -> Vec<Acl> {
+        self.shared.access.default_acl(&self.shared.chroot, path)
     }
 
     /// Creates a znode. Returns its path, including the number of a sequential znode, and its
@@ -158,7 +158,7 @@ impl Client {
         data: impl Into<Bytes>,
         options: impl Into<CreateOptions>,
     ) -> Op<Created> {
-        let request = options.into().request(path, data.into(), self.default_acl());
+        let request = options.into().request(path, data.into(), || self.default_acl(path));
         if let Err(error) = path::validate_for_create(path, request.mode.is_sequential()) {
             return Op::failed(error);
         }
@@ -480,7 +480,8 @@ impl Client {
         if let Some(error) = multi.invalid {
             return Op::failed(error);
         }
-        let operation = Operation::new(Request::Multi(multi.into_ops(self.default_acl())));
+        let operation =
+            Operation::new(Request::Multi(multi.into_ops(|path| self.default_acl(path))));
         self.limited(Op::submit_in(&self.shared, Root::Client, session, operation, |answer| {
             match answer.result? {
                 Response::Multi(results) => outcomes(results, answer.refused),
