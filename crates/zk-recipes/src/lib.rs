@@ -126,8 +126,8 @@
 //!   the servers were asked for.
 //! - Operations of the client fail with an [`OpError`], which has an [`Outcome`], an [`ErrorCode`] of
 //!   a server, and a [`Target`]. [`ConnectError`] and [`ConnectionFailure`] say why there is no
-//!   connection, [`ConfigError`] which option is invalid, and [`HandOverError`] why a session was
-//!   not handed over.
+//!   connection, [`ConfigError`] which option is invalid, [`HandOverError`] why a session was
+//!   not handed over, and [`AuthError`] why credentials were not changed.
 //!
 //! # Features
 //!
@@ -282,8 +282,8 @@ pub use crate::{
 };
 #[cfg(feature = "tokio")]
 pub use zk_session::{
-    Client, ClientBuilder, Clock, CloseOutcome, ConnectError, CreateOptions, HandOverError, Multi,
-    MultiOutcome, SessionState, SlowCommits, StateStream,
+    AuthError, Client, ClientBuilder, Clock, CloseOutcome, ConnectError, CreateOptions,
+    HandOverError, Multi, MultiOutcome, SessionState, SlowCommits, StateStream,
 };
 
 #[cfg(feature = "sasl-gssapi")]

@@ -63,7 +63,7 @@
 //! - **Security:** `Tls`, `TlsBuilder` and `rustls`; `Sasl` and `Gssapi`. They need
 //!   [features](#features).
 //! - **Errors:** [`OpError`], with an [`Outcome`], an [`ErrorCode`], an [`OpCode`] and a [`Target`];
-//!   [`ConnectError`], [`HandOverError`], [`InvalidTicket`] and [`WatchEnded`]. A [`ConfigError`] has
+//!   [`ConnectError`], [`AuthError`], [`HandOverError`], [`InvalidTicket`] and [`WatchEnded`]. A [`ConfigError`] has
 //!   a [`ChrootDefect`], [`HostDefect`], [`OptionDefect`] or [`PathDefect`]. A [`ConnectionFailure`]
 //!   says why there is no connection, with a [`FailureCause`]: [`TransportError`], [`TlsFailure`],
 //!   [`SaslFailure`].
@@ -139,9 +139,9 @@ pub use jute_codec::{
 
 pub use crate::connect_string::ConnectString;
 pub use crate::error::{
-    ChrootDefect, ConfigError, ConnectError, ConnectionFailure, FailureCause, HandOverError,
-    HostDefect, OpError, OptionDefect, Outcome, PathDefect, SaslFailure, Target, TlsFailure,
-    TransportError, WatchEnded,
+    AuthError, ChrootDefect, ConfigError, ConnectError, ConnectionFailure, FailureCause,
+    HandOverError, HostDefect, OpError, OptionDefect, Outcome, PathDefect, SaslFailure, Target,
+    TlsFailure, TransportError, WatchEnded,
 };
 pub use crate::host::{DEFAULT_PORT, Host};
 pub use crate::machine::{

@@ -1,8 +1,8 @@
 //! Access control lists and credentials.
 
 use zk_session::{
-    Acl, Client, ConnectError, CreateMode, CreateOptions, ErrorCode, Multi, OpError, Permissions,
-    SessionState, Version,
+    Acl, AuthError, Client, ConnectError, CreateMode, CreateOptions, ErrorCode, Multi,
+    OpError, Permissions, SessionState, Version,
 };
 use zk_tests::bare::{Bare as _, refused};
 use zk_tests::target::{CREDENTIALS, Fixture};
@@ -272,4 +272,60 @@ async fn an_unknown_scheme_ends_the_client() {
     assert_eq!(waiting.await, Err(OpError::AuthFailed));
     status(&client, "the refusal", |now| now.state == SessionState::AuthFailed).await;
     assert_eq!(client.exists("/").await, Err(OpError::AuthFailed));
+}
+
+#[tokio::test]
+async fn credentials_are_added_to_a_client_that_runs() {
+    let fixture = Fixture::start().await;
+    let proxy = fixture.proxy().await;
+    let owner = owner(&fixture).await;
+    owner.create("/a", "secret", locked()).await.unwrap();
+    let client = fixture.builder_at(proxy.addr()).connect().await.unwrap();
+    catch_up(&client).await;
+    assert_eq!(client.get_data("/a").await.bare(), no_auth());
+    let adding = client.add_auth("digest", CREDENTIALS);
+    // This request follows the credentials, although nobody has polled the future.
+    assert_eq!(client.get_data("/a").await.unwrap().0, "secret");
+    assert_eq!(adding.await, Ok(()));
+    let before = client.status();
+    proxy.cut_all();
+    let after = reconnected(&client, before).await;
+    assert_eq!(after.session, before.session);
+    assert_eq!(client.get_data("/a").await.unwrap().0, "secret");
+}
+
+#[tokio::test]
+async fn credentials_are_replaced_on_the_next_connection() {
+    let fixture = Fixture::start().await;
+    let proxy = fixture.proxy().await;
+    let builder = fixture.builder_at(proxy.addr()).auth("digest", CREDENTIALS);
+    let client = builder.connect().await.unwrap();
+    client.create("/old", "", locked()).await.unwrap();
+    assert_eq!(client.replace_auth([("digest", "someone:else")]).await, Ok(()));
+    client.create("/both", "", locked()).await.unwrap();
+    assert_eq!(client.get_acl("/both").await.unwrap().0.len(), 2, "the connection has both");
+    let before = client.status();
+    proxy.cut_all();
+    reconnected(&client, before).await;
+    assert_eq!(client.get_data("/old").await.bare(), no_auth());
+    assert_eq!(client.get_data("/both").await.unwrap().0, "");
+    assert_eq!(owner(&fixture).await.get_data("/old").await.unwrap().0, "");
+}
+
+#[tokio::test]
+async fn new_credentials_that_are_refused_cost_a_connection_only() {
+    let fixture = Fixture::start().await;
+    for client in [fixture.client().await, owner(&fixture).await] {
+        let before = client.status();
+        assert_eq!(client.add_auth("nosuchscheme", "x").await, Err(AuthError::Refused));
+        let after = reconnected(&client, before).await;
+        assert_eq!(after.session, before.session);
+        assert_eq!(client.add_auth("digest", CREDENTIALS).await, Ok(()));
+        let path = client.create("/a-", "", CreateMode::EphemeralSequential).await.unwrap().path;
+        client.set_acl(&path, Acl::creator_all(), None).await.unwrap();
+        let invalid = client.add_auth("digest", "without a colon").await;
+        assert!(matches!(invalid, Err(AuthError::Config(_))), "{invalid:?}");
+        client.close().await;
+        assert_eq!(client.add_auth("digest", CREDENTIALS).await, Err(AuthError::Closed));
+    }
 }

@@ -9,6 +9,7 @@ use jute_codec::{Acl, AuthPacket};
 use tracing::info_span;
 
 use super::Client;
+use super::credentials::check_auth;
 use crate::chroot::create::{creates, ensure_chroot};
 use crate::connect_string::ConnectString;
 use crate::driver::access::{Access, DefaultAcl};
@@ -158,7 +159,8 @@ impl ClientBuilder {
     /// before any other request. If a server refuses them and none has accepted them before, the
     /// client stops with [`ConnectError::AuthFailed`], or with
     /// [`OpError::AuthFailed`](crate::OpError::AuthFailed) after [`start`](Self::start). Otherwise
-    /// it goes on to the next server.
+    /// it goes on to the next server. [`Client::add_auth`] and [`Client::replace_auth`] change them
+    /// later.
     pub fn auth(mut self, scheme: &str, credentials: impl Into<Bytes>) -> Self {
         let auth = Some(credentials.into());
         self.auth.push(AuthPacket { scheme: scheme.into(), auth });
@@ -544,15 +546,7 @@ impl ClientBuilder {
         if let Some(defect) = self.sasl.as_ref().and_then(Sasl::defect) {
             return invalid("sasl", String::new(), defect);
         }
-        for AuthPacket { scheme, auth } in &self.auth {
-            if scheme.is_empty() {
-                return invalid("auth", String::new(), OptionDefect::EmptyScheme);
-            }
-            if *scheme == *"digest" && !auth.iter().flatten().any(|byte| *byte == b':') {
-                return invalid("auth", String::new(), OptionDefect::DigestWithoutColon);
-            }
-        }
-        Ok(())
+        self.auth.iter().try_for_each(check_auth)
     }
 }
 

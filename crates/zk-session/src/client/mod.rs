@@ -5,6 +5,7 @@
 #![expect(clippy::wildcard_enum_match_arm, reason = "a reply of any other kind is a bug")]
 
 pub(crate) mod builder;
+mod credentials;
 mod ensemble;
 mod hosts;
 mod parents;
@@ -59,6 +60,7 @@ use crate::watchdog::Watchdog;
 ///   [`count_descendants`](Self::count_descendants), [`get_ephemerals`](Self::get_ephemerals)
 /// - permissions: [`get_acl`](Self::get_acl), [`set_acl`](Self::set_acl),
 ///   [`who_am_i`](Self::who_am_i)
+/// - credentials: [`add_auth`](Self::add_auth), [`replace_auth`](Self::replace_auth)
 /// - several operations together: [`commit`](Self::commit), [`commit_in`](Self::commit_in),
 ///   [`multi_read`](Self::multi_read)
 /// - one change: [`get_data_and_watch`](Self::get_data_and_watch), and likewise for the other reads

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use bytestring::ByteString;
@@ -29,6 +30,8 @@ pub(crate) struct Access {
     default_acl: DefaultAcl,
     /// Hashes of the directories of which the client has warned; `None` if it warns of none.
     warned: Option<Mutex<Vec<u64>>>,
+    /// The client can protect its znodes.
+    has_credentials: AtomicBool,
 }
 
 impl Access {
@@ -36,9 +39,14 @@ impl Access {
     /// protect nothing. Neither does one with a default, because what is open by way of exception
     /// has a list of its own.
     pub(crate) fn new(default_acl: Option<DefaultAcl>, has_credentials: bool) -> Self {
-        let warned = (has_credentials && default_acl.is_none()).then(Mutex::default);
+        let warned = default_acl.is_none().then(Mutex::default);
         let default_acl = default_acl.unwrap_or_else(|| DefaultAcl::List(Acl::open()));
-        Self { default_acl, warned }
+        Self { default_acl, warned, has_credentials: has_credentials.into() }
+    }
+
+    /// Records that the client has credentials now.
+    pub(crate) fn has_credentials(&self) {
+        self.has_credentials.store(true, Ordering::Relaxed);
     }
 
     /// Returns the default list, or an empty one if it depends on the path.
@@ -83,6 +91,9 @@ impl Access {
     /// Warns if a request creates a znode that everyone may change, once for each directory.
     pub(crate) fn check(&self, request: &Request) {
         let Some(warned) = &self.warned else { return };
+        if !self.has_credentials.load(Ordering::Relaxed) {
+            return;
+        }
         let check = |path: &str, acl: &[Acl]| {
             if acl.iter().any(is_open) {
                 warn_once(warned, path);
