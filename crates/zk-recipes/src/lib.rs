@@ -101,6 +101,7 @@
 //!   [`CloseOutcome`] says how [`Client::close`] ended.
 //! - Znodes: [`CreateMode`], [`CreateOptions`], [`Stat`], [`Version`]; their access control lists:
 //!   [`Acl`], [`Id`], [`Permissions`].
+//!   An [`Exposure`] has an [`Answer`] for each [`Touch`] of a stranger.
 //! - Transactions: [`Multi`] and [`MultiOutcome`].
 //! - The session: [`SessionId`], [`SessionState`] and [`StateStream`].
 //! - The lease, which decides for how long locks survive an outage: [`Lease`] and [`SlowCommits`].
@@ -282,8 +283,8 @@ pub use crate::{
 };
 #[cfg(feature = "tokio")]
 pub use zk_session::{
-    AuthError, Client, ClientBuilder, Clock, CloseOutcome, ConnectError, CreateOptions,
-    HandOverError, Multi, MultiOutcome, SessionState, SlowCommits, StateStream,
+    Answer, AuthError, Client, ClientBuilder, Clock, CloseOutcome, ConnectError, CreateOptions,
+    Exposure, HandOverError, Multi, MultiOutcome, SessionState, SlowCommits, StateStream, Touch,
 };
 
 #[cfg(feature = "sasl-gssapi")]

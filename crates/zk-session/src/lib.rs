@@ -43,7 +43,8 @@
 //!   [`SESSION_TIMEOUT_DEFAULT`], [`REQUEST_LIMIT_DEFAULT`], [`RESPONSE_LIMIT_DEFAULT`].
 //! - **Znodes:** [`CreateMode`], [`Ttl`], [`CreateOptions`], [`Created`], [`Stat`], [`Version`],
 //!   [`Zxid`], and functions for paths in [`path`]. Access control lists: [`Acl`], [`Id`],
-//!   [`Permissions`]; [`Identity`] is who the servers think the client is.
+//!   [`Permissions`]; [`Identity`] is who the servers think the client is, and an [`Exposure`] has an
+//!   [`Answer`] for each [`Touch`] of a stranger.
 //! - **Several operations at once:** [`Multi`] commits all of them or none, with a [`MultiOutcome`] or
 //!   a [`MultiError`]; [`MultiRead`] reads, with a [`ReadOutcome`] for each.
 //! - **Watches:** a [`Watcher`] waits for one change of a znode. A [`WatchStream`] yields a
@@ -164,6 +165,7 @@ pub use crate::{
         ConfigVersion, EnsembleConfig, Member, MemberAddress, MemberDefect, Reconfig, Role,
     },
     operation::create::{CreateOptions, Created},
+    operation::exposure::{Answer, Exposure, Touch},
     operation::multi::{Multi, MultiError, MultiOutcome},
     operation::multi_read::{MultiRead, ReadOutcome},
     operation::op::Op,

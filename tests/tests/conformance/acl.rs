@@ -1,8 +1,8 @@
 //! Access control lists and credentials.
 
 use zk_session::{
-    Acl, AuthError, Client, ConnectError, CreateMode, CreateOptions, ErrorCode, Multi,
-    OpError, Permissions, SessionState, Version,
+    Acl, Answer, AuthError, Client, ConnectError, CreateMode, CreateOptions, ErrorCode, Multi,
+    OpError, Permissions, SessionState, Touch, Version,
 };
 use zk_tests::bare::{Bare as _, refused};
 use zk_tests::target::{CREDENTIALS, Fixture};
@@ -328,4 +328,36 @@ async fn new_credentials_that_are_refused_cost_a_connection_only() {
         client.close().await;
         assert_eq!(client.add_auth("digest", CREDENTIALS).await, Err(AuthError::Closed));
     }
+}
+
+#[tokio::test]
+async fn what_may_not_be_read_is_unknown_and_what_is_missing_depends_on_its_ancestors() {
+    let fixture = Fixture::start().await;
+    let owner = owner(&fixture).await;
+    let builder = fixture.builder().auth("digest", "someone:else");
+    let other = builder.connect().await.unwrap();
+    owner.create("/a", "", locked()).await.unwrap();
+    catch_up(&other).await;
+    let mine = owner.exposure("/a").await.unwrap();
+    assert_eq!(mine.strangers_may(Touch::Write), Answer::No);
+    assert_eq!(mine.who_may(Touch::Write).unwrap().len(), 1);
+    // Everyone may change the chroot of the fixture.
+    assert_eq!(mine.strangers_may(Touch::Delete), Answer::Yes);
+    let theirs = other.exposure("/a").await.unwrap();
+    assert!(theirs.exists());
+    assert_eq!(theirs.strangers_may(Touch::Write), Answer::Unknown);
+    assert_eq!(theirs.who_may(Touch::Write), None);
+    assert_eq!(theirs.strangers_may(Touch::Delete), Answer::Yes);
+    let below = other.exposure("/a/b/c").await.unwrap();
+    assert_eq!(below.strangers_may_touch(), Answer::Unknown, "{below:?}");
+    let below = owner.exposure("/a/b/c").await.unwrap();
+    assert!(!below.exists());
+    assert_eq!(below.strangers_may_touch(), Answer::No, "{below:?}");
+    let open: Vec<_> = below.open_ancestors().collect();
+    assert_eq!(open.first(), Some(&(fixture.chroot(), Answer::Yes)));
+    let missing = owner.exposure("/missing/x").await.unwrap();
+    assert_eq!(missing.strangers_may(Touch::Replace), Answer::Yes);
+    let invalid = owner.exposure("a").await;
+    assert!(matches!(invalid, Err(OpError::InvalidPath { .. })), "{invalid:?}");
+    assert_eq!(owner.exposure("/").await.unwrap().strangers_may(Touch::Write), Answer::Yes);
 }

@@ -10,7 +10,7 @@ use zk_tests::target::{CREDENTIALS, Fixture};
 use zk_tests::wait::{catch_up, soon};
 
 /// The id that a server derives from [`CREDENTIALS`].
-const ALICE: &str = "conformance:5BRLTtJskCRSj+MoK6cC4JtJ7W0=";
+pub(crate) const ALICE: &str = "conformance:5BRLTtJskCRSj+MoK6cC4JtJ7W0=";
 const BOB_CREDENTIALS: &str = "bob:secret";
 const BOB: &str = "bob:fyVmFCwVbTJYrznoSu1koqYEYF0=";
 

@@ -7,6 +7,7 @@
 pub(crate) mod builder;
 mod credentials;
 mod ensemble;
+mod exposure;
 mod hosts;
 mod parents;
 mod queries;
@@ -59,7 +60,7 @@ use crate::watchdog::Watchdog;
 ///   [`get_children_with_stat`](Self::get_children_with_stat),
 ///   [`count_descendants`](Self::count_descendants), [`get_ephemerals`](Self::get_ephemerals)
 /// - permissions: [`get_acl`](Self::get_acl), [`set_acl`](Self::set_acl),
-///   [`who_am_i`](Self::who_am_i)
+///   [`who_am_i`](Self::who_am_i), [`exposure`](Self::exposure)
 /// - credentials: [`add_auth`](Self::add_auth), [`replace_auth`](Self::replace_auth)
 /// - several operations together: [`commit`](Self::commit), [`commit_in`](Self::commit_in),
 ///   [`multi_read`](Self::multi_read)
