@@ -21,8 +21,11 @@ pub(crate) enum DefaultAcl {
     /// The same list for every znode.
     List(Vec<Acl>),
     /// A function of the path on the server.
-    ByPath(Box<dyn Fn(&str) -> Vec<Acl> + Send + Sync>),
+    ByPath(Box<AclOf>),
 }
+
+/// Returns the list of the znode at a path on the server.
+type AclOf = dyn Fn(&str) -> Vec<Acl> + Send + Sync;
 
 /// The default access control list of a client, and what it has warned of.
 #[derive(Debug)]
