@@ -2,7 +2,8 @@
 
 use jute_codec::{Acl, ErrorCode};
 use thiserror::Error;
-use zk_session::{ConfigError, OpError, OptionDefect, PathDefect};
+use zk_session::recipe::Session;
+use zk_session::{Client, ConfigError, OpError, OptionDefect, PathDefect};
 
 use crate::action::because;
 use crate::machine::{FailedAction, Failure};
@@ -72,10 +73,14 @@ pub(crate) fn check_path(option: &'static str, path: &str) -> Result<(), ConfigE
     Err(ConfigError::Path { option, path: path.to_owned(), defect })
 }
 
-/// Checks an access control list, which servers refuse if it is empty. `option` says in the error
-/// what the list is for.
-pub(crate) fn check_acl(option: &'static str, acl: &[Acl]) -> Result<(), ConfigError> {
-    if acl.is_empty() {
+/// Checks an access control list, which servers refuse if it is empty. It may be empty if that means
+/// the default of the client. `option` says in the error what the list is for.
+pub(crate) fn check_acl(
+    option: &'static str,
+    client: &Client,
+    acl: &[Acl],
+) -> Result<(), ConfigError> {
+    if acl.is_empty() && !Session::of(client).default_acl().is_empty() {
         let value = "[]".to_owned();
         return Err(ConfigError::Option { option, value, defect: OptionDefect::Empty });
     }

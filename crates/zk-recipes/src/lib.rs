@@ -101,6 +101,7 @@
 //!   [`CloseOutcome`] says how [`Client::close`] ended.
 //! - Znodes: [`CreateMode`], [`CreateOptions`], [`Stat`], [`Version`]; their access control lists:
 //!   [`Acl`], [`Id`], [`Permissions`].
+//!   An [`Exposure`] has an [`Answer`] for each [`Touch`] of a stranger.
 //! - Transactions: [`Multi`] and [`MultiOutcome`].
 //! - The session: [`SessionId`], [`SessionState`] and [`StateStream`].
 //! - The lease, which decides for how long locks survive an outage: [`Lease`] and [`SlowCommits`].
@@ -126,8 +127,8 @@
 //!   the servers were asked for.
 //! - Operations of the client fail with an [`OpError`], which has an [`Outcome`], an [`ErrorCode`] of
 //!   a server, and a [`Target`]. [`ConnectError`] and [`ConnectionFailure`] say why there is no
-//!   connection, [`ConfigError`] which option is invalid, and [`HandOverError`] why a session was
-//!   not handed over.
+//!   connection, [`ConfigError`] which option is invalid, [`HandOverError`] why a session was
+//!   not handed over, and [`AuthError`] why credentials were not changed.
 //!
 //! # Features
 //!
@@ -282,8 +283,8 @@ pub use crate::{
 };
 #[cfg(feature = "tokio")]
 pub use zk_session::{
-    Client, ClientBuilder, Clock, CloseOutcome, ConnectError, CreateOptions, HandOverError, Multi,
-    MultiOutcome, SessionState, SlowCommits, StateStream,
+    Answer, AuthError, Client, ClientBuilder, Clock, CloseOutcome, ConnectError, CreateOptions,
+    Exposure, HandOverError, Multi, MultiOutcome, SessionState, SlowCommits, StateStream, Touch,
 };
 
 #[cfg(feature = "sasl-gssapi")]

@@ -43,7 +43,8 @@
 //!   [`SESSION_TIMEOUT_DEFAULT`], [`REQUEST_LIMIT_DEFAULT`], [`RESPONSE_LIMIT_DEFAULT`].
 //! - **Znodes:** [`CreateMode`], [`Ttl`], [`CreateOptions`], [`Created`], [`Stat`], [`Version`],
 //!   [`Zxid`], and functions for paths in [`path`]. Access control lists: [`Acl`], [`Id`],
-//!   [`Permissions`]; [`Identity`] is who the servers think the client is.
+//!   [`Permissions`]; [`Identity`] is who the servers think the client is, and an [`Exposure`] has an
+//!   [`Answer`] for each [`Touch`] of a stranger.
 //! - **Several operations at once:** [`Multi`] commits all of them or none, with a [`MultiOutcome`] or
 //!   a [`MultiError`]; [`MultiRead`] reads, with a [`ReadOutcome`] for each.
 //! - **Watches:** a [`Watcher`] waits for one change of a znode. A [`WatchStream`] yields a
@@ -63,7 +64,7 @@
 //! - **Security:** `Tls`, `TlsBuilder` and `rustls`; `Sasl` and `Gssapi`. They need
 //!   [features](#features).
 //! - **Errors:** [`OpError`], with an [`Outcome`], an [`ErrorCode`], an [`OpCode`] and a [`Target`];
-//!   [`ConnectError`], [`HandOverError`], [`InvalidTicket`] and [`WatchEnded`]. A [`ConfigError`] has
+//!   [`ConnectError`], [`AuthError`], [`HandOverError`], [`InvalidTicket`] and [`WatchEnded`]. A [`ConfigError`] has
 //!   a [`ChrootDefect`], [`HostDefect`], [`OptionDefect`] or [`PathDefect`]. A [`ConnectionFailure`]
 //!   says why there is no connection, with a [`FailureCause`]: [`TransportError`], [`TlsFailure`],
 //!   [`SaslFailure`].
@@ -139,9 +140,9 @@ pub use jute_codec::{
 
 pub use crate::connect_string::ConnectString;
 pub use crate::error::{
-    ChrootDefect, ConfigError, ConnectError, ConnectionFailure, FailureCause, HandOverError,
-    HostDefect, OpError, OptionDefect, Outcome, PathDefect, SaslFailure, Target, TlsFailure,
-    TransportError, WatchEnded,
+    AuthError, ChrootDefect, ConfigError, ConnectError, ConnectionFailure, FailureCause,
+    HandOverError, HostDefect, OpError, OptionDefect, Outcome, PathDefect, SaslFailure, Target,
+    TlsFailure, TransportError, WatchEnded,
 };
 pub use crate::host::{DEFAULT_PORT, Host};
 pub use crate::machine::{
@@ -164,6 +165,7 @@ pub use crate::{
         ConfigVersion, EnsembleConfig, Member, MemberAddress, MemberDefect, Reconfig, Role,
     },
     operation::create::{CreateOptions, Created},
+    operation::exposure::{Answer, Exposure, Touch},
     operation::multi::{Multi, MultiError, MultiOutcome},
     operation::multi_read::{MultiRead, ReadOutcome},
     operation::op::Op,

@@ -7,9 +7,9 @@ use std::time::Duration;
 use jute_codec::{DecodeErrorKind, ErrorCode, FrameError, OpCode};
 
 use crate::error::{
-    ChrootDefect, ConfigError, ConnectError, ConnectionFailure, FailureCause, HandOverError,
-    HostDefect, OpError, OptionDefect, Outcome, PathDefect, SaslFailure, Target, TlsFailure,
-    TransportError, WatchEnded,
+    AuthError, ChrootDefect, ConfigError, ConnectError, ConnectionFailure, FailureCause,
+    HandOverError, HostDefect, OpError, OptionDefect, Outcome, PathDefect, SaslFailure, Target,
+    TlsFailure, TransportError, WatchEnded,
 };
 use crate::machine::{DisconnectCause, LeaseDefect};
 use crate::operation::multi::MultiError;
@@ -307,6 +307,22 @@ fn configuration(out: &mut String) {
         out,
         HandOverError { NoSession, Unfinished },
         [HandOverError::NoSession, HandOverError::Unfinished { within: SECOND, paths }]
+    );
+    let invalid = ConfigError::Option {
+        option: "auth",
+        value: String::new(),
+        defect: OptionDefect::EmptyScheme,
+    };
+    messages!(
+        out,
+        AuthError { Closed, Config, Refused, TooMany, Unanswered },
+        [
+            AuthError::Closed,
+            AuthError::Config(invalid),
+            AuthError::Refused,
+            AuthError::TooMany { pending: 16 },
+            AuthError::Unanswered { connections: 5 },
+        ]
     );
 }
 

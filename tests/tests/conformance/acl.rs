@@ -1,8 +1,8 @@
 //! Access control lists and credentials.
 
 use zk_session::{
-    Acl, Client, ConnectError, CreateMode, CreateOptions, ErrorCode, Multi, OpError, Permissions,
-    SessionState, Version,
+    Acl, Answer, AuthError, Client, ConnectError, CreateMode, CreateOptions, ErrorCode, Multi,
+    OpError, Permissions, SessionState, Touch, Version,
 };
 use zk_tests::bare::{Bare as _, refused};
 use zk_tests::target::{CREDENTIALS, Fixture};
@@ -33,7 +33,7 @@ fn everyone(permissions: Permissions) -> Vec<Acl> {
 async fn a_list_is_open_unless_told_otherwise() {
     let fixture = Fixture::start().await;
     let client = fixture.client().await;
-    assert_eq!(client.default_acl(), Acl::open());
+    assert_eq!(client.default_acl("/a"), Acl::open());
     let created = client.create("/a", "", PERSISTENT).await.unwrap();
     assert_eq!(client.get_acl("/a").await, Ok((Acl::open(), created.stat)));
 }
@@ -272,4 +272,92 @@ async fn an_unknown_scheme_ends_the_client() {
     assert_eq!(waiting.await, Err(OpError::AuthFailed));
     status(&client, "the refusal", |now| now.state == SessionState::AuthFailed).await;
     assert_eq!(client.exists("/").await, Err(OpError::AuthFailed));
+}
+
+#[tokio::test]
+async fn credentials_are_added_to_a_client_that_runs() {
+    let fixture = Fixture::start().await;
+    let proxy = fixture.proxy().await;
+    let owner = owner(&fixture).await;
+    owner.create("/a", "secret", locked()).await.unwrap();
+    let client = fixture.builder_at(proxy.addr()).connect().await.unwrap();
+    catch_up(&client).await;
+    assert_eq!(client.get_data("/a").await.bare(), no_auth());
+    let adding = client.add_auth("digest", CREDENTIALS);
+    // This request follows the credentials, although nobody has polled the future.
+    assert_eq!(client.get_data("/a").await.unwrap().0, "secret");
+    assert_eq!(adding.await, Ok(()));
+    let before = client.status();
+    proxy.cut_all();
+    let after = reconnected(&client, before).await;
+    assert_eq!(after.session, before.session);
+    assert_eq!(client.get_data("/a").await.unwrap().0, "secret");
+}
+
+#[tokio::test]
+async fn credentials_are_replaced_on_the_next_connection() {
+    let fixture = Fixture::start().await;
+    let proxy = fixture.proxy().await;
+    let builder = fixture.builder_at(proxy.addr()).auth("digest", CREDENTIALS);
+    let client = builder.connect().await.unwrap();
+    client.create("/old", "", locked()).await.unwrap();
+    assert_eq!(client.replace_auth([("digest", "someone:else")]).await, Ok(()));
+    client.create("/both", "", locked()).await.unwrap();
+    assert_eq!(client.get_acl("/both").await.unwrap().0.len(), 2, "the connection has both");
+    let before = client.status();
+    proxy.cut_all();
+    reconnected(&client, before).await;
+    assert_eq!(client.get_data("/old").await.bare(), no_auth());
+    assert_eq!(client.get_data("/both").await.unwrap().0, "");
+    assert_eq!(owner(&fixture).await.get_data("/old").await.unwrap().0, "");
+}
+
+#[tokio::test]
+async fn new_credentials_that_are_refused_cost_a_connection_only() {
+    let fixture = Fixture::start().await;
+    for client in [fixture.client().await, owner(&fixture).await] {
+        let before = client.status();
+        assert_eq!(client.add_auth("nosuchscheme", "x").await, Err(AuthError::Refused));
+        let after = reconnected(&client, before).await;
+        assert_eq!(after.session, before.session);
+        assert_eq!(client.add_auth("digest", CREDENTIALS).await, Ok(()));
+        let path = client.create("/a-", "", CreateMode::EphemeralSequential).await.unwrap().path;
+        client.set_acl(&path, Acl::creator_all(), None).await.unwrap();
+        let invalid = client.add_auth("digest", "without a colon").await;
+        assert!(matches!(invalid, Err(AuthError::Config(_))), "{invalid:?}");
+        client.close().await;
+        assert_eq!(client.add_auth("digest", CREDENTIALS).await, Err(AuthError::Closed));
+    }
+}
+
+#[tokio::test]
+async fn what_may_not_be_read_is_unknown_and_what_is_missing_depends_on_its_ancestors() {
+    let fixture = Fixture::start().await;
+    let owner = owner(&fixture).await;
+    let builder = fixture.builder().auth("digest", "someone:else");
+    let other = builder.connect().await.unwrap();
+    owner.create("/a", "", locked()).await.unwrap();
+    catch_up(&other).await;
+    let mine = owner.exposure("/a").await.unwrap();
+    assert_eq!(mine.strangers_may(Touch::Write), Answer::No);
+    assert_eq!(mine.who_may(Touch::Write).unwrap().len(), 1);
+    // Everyone may change the chroot of the fixture.
+    assert_eq!(mine.strangers_may(Touch::Delete), Answer::Yes);
+    let theirs = other.exposure("/a").await.unwrap();
+    assert!(theirs.exists());
+    assert_eq!(theirs.strangers_may(Touch::Write), Answer::Unknown);
+    assert_eq!(theirs.who_may(Touch::Write), None);
+    assert_eq!(theirs.strangers_may(Touch::Delete), Answer::Yes);
+    let below = other.exposure("/a/b/c").await.unwrap();
+    assert_eq!(below.strangers_may_touch(), Answer::Unknown, "{below:?}");
+    let below = owner.exposure("/a/b/c").await.unwrap();
+    assert!(!below.exists());
+    assert_eq!(below.strangers_may_touch(), Answer::No, "{below:?}");
+    let open: Vec<_> = below.open_ancestors().collect();
+    assert_eq!(open.first(), Some(&(fixture.chroot(), Answer::Yes)));
+    let missing = owner.exposure("/missing/x").await.unwrap();
+    assert_eq!(missing.strangers_may(Touch::Replace), Answer::Yes);
+    let invalid = owner.exposure("a").await;
+    assert!(matches!(invalid, Err(OpError::InvalidPath { .. })), "{invalid:?}");
+    assert_eq!(owner.exposure("/").await.unwrap().strangers_may(Touch::Write), Answer::Yes);
 }

@@ -6,6 +6,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers fail by a panic, as the tests they serve do")]
 
+mod exposure;
 mod locks;
 mod others;
 mod sample;

@@ -10,7 +10,7 @@ use zk_tests::target::{CREDENTIALS, Fixture};
 use zk_tests::wait::{catch_up, soon};
 
 /// The id that a server derives from [`CREDENTIALS`].
-const ALICE: &str = "conformance:5BRLTtJskCRSj+MoK6cC4JtJ7W0=";
+pub(crate) const ALICE: &str = "conformance:5BRLTtJskCRSj+MoK6cC4JtJ7W0=";
 const BOB_CREDENTIALS: &str = "bob:secret";
 const BOB: &str = "bob:fyVmFCwVbTJYrznoSu1koqYEYF0=";
 
@@ -41,6 +41,8 @@ pub(crate) enum Told {
     ByRecipe,
     /// `default_acl` of the client.
     ByClient,
+    /// `default_acl_by_path` of the client.
+    ByPath,
 }
 
 /// One combination of all of these.
@@ -65,7 +67,7 @@ impl Scene {
     pub(crate) async fn each<F: Future<Output = ()>>(test: impl Fn(Arc<Self>) -> F) {
         for place in [Place::Missing, Place::BelowOpen, Place::BelowProtected] {
             for identities in [Identities::Same, Identities::Different] {
-                for told in [Told::ByRecipe, Told::ByClient] {
+                for told in [Told::ByRecipe, Told::ByClient, Told::ByPath] {
                     let scene = Arc::new(Self::new(place, identities, told).await);
                     eprintln!("{}", scene.what);
                     test(Arc::clone(&scene)).await;
@@ -87,11 +89,17 @@ impl Scene {
         };
         let (acl, default) = match told {
             Told::ByRecipe => (Some(acl.clone()), None),
-            Told::ByClient => (None, Some(acl.clone())),
+            Told::ByClient | Told::ByPath => (None, Some(acl.clone())),
         };
-        let default_of = |builder: ClientBuilder| match &default {
-            Some(acl) => builder.default_acl(acl.clone()),
-            None => builder,
+        let default_of = |builder: ClientBuilder| match (&default, told) {
+            (Some(acl), Told::ByPath) => {
+                let (acl, below) = (acl.clone(), format!("{}/", fixture.chroot()));
+                builder.default_acl_by_path(move |path| {
+                    if path.starts_with(&below) { acl.clone() } else { Acl::open() }
+                })
+            }
+            (Some(acl), _) => builder.default_acl(acl.clone()),
+            (None, _) => builder,
         };
         let connect = |credentials| default_of(fixture.builder().auth("digest", credentials));
         let peers = [connect(CREDENTIALS), connect(other)];

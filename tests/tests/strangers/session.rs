@@ -1,6 +1,6 @@
 //! The default list of a client: plain creates, multis, missing parents, and the chroot.
 
-use zk_recipes::{Acl, Client, CreateMode, CreateOptions, ErrorCode};
+use zk_recipes::{Acl, Client, CreateMode, CreateOptions, ErrorCode, Tree};
 use zk_session::{ConfigError, ConnectError, Multi};
 use zk_tests::target::{CREDENTIALS, Fixture};
 
@@ -56,6 +56,59 @@ async fn a_create_has_the_default_list_unless_it_has_its_own() {
     }
     for path in ["/open", "/r/s/open", "/t", "/t/u", "/multi-open"] {
         assert!(is_open(&client, path).await, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_list_may_depend_on_the_path_on_the_server() {
+    let fixture = Fixture::start().await;
+    let public = format!("{}/public", fixture.chroot());
+    let acl_of = move |path: &str| {
+        if path.starts_with(&public) { Acl::open() } else { Acl::creator_all() }
+    };
+    let builder = fixture.builder().auth("digest", CREDENTIALS).default_acl_by_path(acl_of);
+    let client = builder.connect().await.unwrap();
+    assert!(!is_open(&client, "/").await);
+    client.create("/public", "", PERSISTENT).await.unwrap();
+    client.create("/private", "", PERSISTENT).await.unwrap();
+    client.create_with_parents("/public-too/a/b", "", PERSISTENT).await.unwrap();
+    client.create_with_parents("/private-too/a/b", "", PERSISTENT).await.unwrap();
+    let own = CreateOptions::from(PERSISTENT).acl(Acl::open());
+    let multi = Multi::new()
+        .create("/public/multi", "", PERSISTENT)
+        .create("/private/multi", "", PERSISTENT)
+        .create("/private/open", "", own);
+    client.commit(multi).await.unwrap();
+    Tree::of(&client).ensure("/private-tree/a").await.unwrap();
+    Tree::of(&client).ensure("/public-tree/a").await.unwrap();
+    let open = [
+        "/public",
+        "/public-too",
+        "/public-too/a",
+        "/public-too/a/b",
+        "/public/multi",
+        "/private/open",
+        "/public-tree",
+        "/public-tree/a",
+    ];
+    let closed = [
+        "/private",
+        "/private-too",
+        "/private-too/a",
+        "/private-too/a/b",
+        "/private/multi",
+        "/private-tree",
+        "/private-tree/a",
+    ];
+    for path in open {
+        assert!(is_open(&client, path).await, "{path}");
+        assert_eq!(
+            client.default_acl(path),
+            if path == "/private/open" { Acl::creator_all() } else { Acl::open() }
+        );
+    }
+    for path in closed {
+        assert!(!is_open(&client, path).await, "{path}");
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use jute_codec::Acl;
+use zk_session::recipe::Session;
 use zk_session::{Client, ConfigError, OptionDefect};
 
 use super::lock::Lock;
@@ -68,7 +69,7 @@ impl<L, N: Default> LockBuilder<L, N> {
         check_path("path of the lock", path)?;
         let options = LockOptions {
             path: path.into(),
-            acl: client.default_acl().to_vec(),
+            acl: Session::of(client).default_acl(),
             identity: identity().into(),
             watch_check: Some(WATCH_CHECK),
         };
@@ -122,7 +123,7 @@ impl<L, N> LockBuilder<L, N> {
         metric: &'static str,
     ) -> Result<(Terms, LockOptions, N), ConfigError> {
         let Self { client, options, at_risk, naming, .. } = self;
-        check_acl("acl of the lock", &options.acl)?;
+        check_acl("acl of the lock", &client, &options.acl)?;
         if let Some(short) = options.watch_check.filter(|interval| *interval < WATCH_CHECK_MIN) {
             let (option, value) = ("watch_check", format!("{short:?}"));
             let defect = OptionDefect::ShorterThan(WATCH_CHECK_MIN);

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use bytestring::ByteString;
+use zk_session::recipe::Session;
 use zk_session::{Acl, Client, ConfigError, Time};
 
 use crate::error::{check_acl, check_path};
@@ -35,7 +36,7 @@ impl BarrierBuilder {
     pub(super) fn new(client: &Client, path: &str) -> Result<Self, ConfigError> {
         check_path("path of the barrier", path)?;
         let (client, path) = (client.clone(), path.into());
-        let acl = client.default_acl().to_vec();
+        let acl = Session::of(&client).default_acl();
         Ok(Self { profile: Profile { client, path, acl, timeout: None } })
     }
 
@@ -62,7 +63,8 @@ impl BarrierBuilder {
 
     /// Checks the options, and returns the parts from which a barrier is built.
     pub(super) fn finish(self) -> Result<Profile, ConfigError> {
-        check_acl("acl of the barrier", &self.profile.acl)?;
+        let Profile { client, acl, .. } = &self.profile;
+        check_acl("acl of the barrier", client, acl)?;
         Ok(self.profile)
     }
 }

@@ -104,7 +104,7 @@ impl DoubleBarrier {
             let (option, value) = ("participants of the double barrier", "0".to_owned());
             return Err(ConfigError::Option { option, value, defect: OptionDefect::Zero });
         }
-        let acl = client.default_acl().to_vec();
+        let acl = Session::of(client).default_acl();
         let (client, directory) = (client.clone(), directory.into());
         Ok(DoubleBarrierBuilder { barrier: Self { client, directory, count: participants, acl } })
     }
@@ -235,7 +235,8 @@ impl DoubleBarrierBuilder {
     ///
     /// Fails if the access control list is empty.
     pub fn build(self) -> Result<DoubleBarrier, ConfigError> {
-        check_acl("acl of the double barrier", &self.barrier.acl)?;
+        let DoubleBarrier { client, acl, .. } = &self.barrier;
+        check_acl("acl of the double barrier", client, acl)?;
         Ok(self.barrier)
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use bytestring::ByteString;
 use jute_codec::{Acl, Response};
+use zk_session::recipe::Session;
 use zk_session::{Client, ConfigError, OptionDefect, Time};
 
 use super::error::GroupError;
@@ -92,7 +93,7 @@ impl Group {
         check_path("directory of the group", directory)?;
         let options = Options {
             directory: directory.into(),
-            acl: client.default_acl().to_vec(),
+            acl: Session::of(client).default_acl(),
             waits_if_taken: false,
             watches_data: true,
             timeout: None,
@@ -234,7 +235,7 @@ impl GroupBuilder {
     /// Fails if the access control list is empty.
     pub fn build(self) -> Result<Group, ConfigError> {
         let Self { client, options } = self;
-        check_acl("acl of the group", &options.acl)?;
+        check_acl("acl of the group", &client, &options.acl)?;
         Ok(Group { client, options })
     }
 }

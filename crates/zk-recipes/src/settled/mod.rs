@@ -108,7 +108,7 @@ impl SettledClient {
         let profile = Profile {
             client: client.clone(),
             directory: directory.into(),
-            acl: client.default_acl().to_vec(),
+            acl: Session::of(client).default_acl(),
             markers: Arc::new(Markers::new(client)),
         };
         Ok(Self { profile, timeout: None, is_behind_barrier: false })
@@ -351,7 +351,7 @@ impl SettledClient {
     ) -> Call<T, SettledError> {
         let profile = self.profile.clone();
         self.call(path, async move |deadline| {
-            check_acl("acl of the markers", &profile.acl)?;
+            check_acl("acl of the markers", &profile.client, &profile.acl)?;
             let operations = operations.map_err(invalid)?;
             let applied = write(&profile, &operations, ancestors.as_ref(), deadline).await?;
             Ok(found(profile.client, applied, deadline).await)

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use bytestring::ByteString;
+use zk_session::recipe::Session;
 use zk_session::{Acl, Client, ConfigError};
 
 use crate::error::{check_acl, check_path};
@@ -29,7 +30,7 @@ pub(crate) struct ValueProfile {
 impl SharedValueBuilder {
     pub(crate) fn new(client: &Client, path: &str) -> Result<Self, ConfigError> {
         check_path("path of the shared value", path)?;
-        let (path, acl) = (path.into(), client.default_acl().to_vec());
+        let (path, acl) = (path.into(), Session::of(client).default_acl());
         let profile = ValueProfile { path, initial: Bytes::new(), acl, timeout: None };
         Ok(Self { client: client.clone(), profile })
     }
@@ -58,7 +59,7 @@ impl SharedValueBuilder {
 
     /// Checks the options, and returns the parts from which a value is built.
     pub(super) fn finish(self) -> Result<(Client, ValueProfile), ConfigError> {
-        check_acl("acl of the shared value", &self.profile.acl)?;
+        check_acl("acl of the shared value", &self.client, &self.profile.acl)?;
         Ok((self.client, self.profile))
     }
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use bytestring::ByteString;
+use zk_session::recipe::Session;
 use zk_session::{Acl, Client, Time};
 
 use self::machine::DeleteTree;
@@ -48,7 +49,7 @@ pub struct Tree {
 impl Tree {
     /// Creates a handle with default options.
     pub fn of(client: &Client) -> Self {
-        let (client, acl) = (client.clone(), client.default_acl().to_vec());
+        let (client, acl) = (client.clone(), Session::of(client).default_acl());
         Self { client, acl, timeout: None, has_containers: false }
     }
 
@@ -90,7 +91,7 @@ impl Tree {
     /// [`RecipeError::Config`] if the path or the list is invalid.
     pub fn ensure(&self, path: &str) -> Call<(), RecipeError> {
         self.call(path, async |tree, path, deadline| {
-            check_acl("acl of the znode", &tree.acl)?;
+            check_acl("acl of the znode", &tree.client, &tree.acl)?;
             if path == "/" {
                 return Ok(());
             }

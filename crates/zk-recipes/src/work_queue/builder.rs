@@ -36,7 +36,7 @@ pub struct WorkQueueBuilder {
 impl WorkQueueBuilder {
     pub(crate) fn new(client: &Client, directory: &str) -> Result<Self, ConfigError> {
         check_path("directory of the queue", directory)?;
-        let layout = Layout::new(directory, client.default_acl().to_vec());
+        let layout = Layout::new(directory, Session::of(client).default_acl());
         let layout =
             Layout { watch_check: Some(WATCH_CHECK), redelivery_delay: REDELIVERY_DELAY, ..layout };
         Ok(Self { client: client.clone(), layout })

@@ -69,7 +69,9 @@ pub(crate) fn creates(chroot: &Chroot, access: &Access) -> Vec<CreateRequest> {
     let create = |end| {
         let path = chroot.get(..end).unwrap_or(chroot);
         let options = CreateOptions::from(CreateMode::Persistent);
-        options.request(path, Bytes::new(), access.default_acl())
+        // These are paths on the server, without a chroot in front of them.
+        let acl = || access.default_acl(&Chroot::default(), path);
+        options.request(path, Bytes::new(), acl)
     };
     ends.map(create).collect()
 }

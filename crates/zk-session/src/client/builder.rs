@@ -9,9 +9,10 @@ use jute_codec::{Acl, AuthPacket};
 use tracing::info_span;
 
 use super::Client;
+use super::credentials::check_auth;
 use crate::chroot::create::{creates, ensure_chroot};
 use crate::connect_string::ConnectString;
-use crate::driver::access::Access;
+use crate::driver::access::{Access, DefaultAcl};
 use crate::driver::clock::Clock;
 use crate::driver::ends::channels;
 use crate::driver::host_source::{Follower, HostSource};
@@ -58,7 +59,7 @@ pub struct ClientBuilder {
     give_up: Option<Duration>,
     sasl: Option<Sasl>,
     auth: Vec<AuthPacket>,
-    default_acl: Option<Vec<Acl>>,
+    default_acl: Option<DefaultAcl>,
     request_limit: usize,
     response_limit: usize,
     outstanding_limit: usize,
@@ -158,7 +159,8 @@ impl ClientBuilder {
     /// before any other request. If a server refuses them and none has accepted them before, the
     /// client stops with [`ConnectError::AuthFailed`], or with
     /// [`OpError::AuthFailed`](crate::OpError::AuthFailed) after [`start`](Self::start). Otherwise
-    /// it goes on to the next server.
+    /// it goes on to the next server. [`Client::add_auth`] and [`Client::replace_auth`] change them
+    /// later.
     pub fn auth(mut self, scheme: &str, credentials: impl Into<Bytes>) -> Self {
         let auth = Some(credentials.into());
         self.auth.push(AuthPacket { scheme: scheme.into(), auth });
@@ -180,7 +182,38 @@ impl ClientBuilder {
     /// A client that has credentials, but no default, logs at WARN when it creates a znode that
     /// everyone may change, once for each directory. If that is intended, set [`Acl::open`].
     pub fn default_acl(mut self, acl: Vec<Acl>) -> Self {
-        self.default_acl = Some(acl);
+        self.default_acl = Some(DefaultAcl::List(acl));
+        self
+    }
+
+    /// Sets a function that returns the access control list of each znode that is created without a
+    /// list of its own. It replaces [`default_acl`](Self::default_acl), and applies to the same
+    /// znodes.
+    ///
+    /// ```
+    /// use zk_session::{Acl, Client};
+    ///
+    /// let builder = Client::builder("zk1.example.com,zk2.example.com/app")
+    ///     .auth("digest", "worker:secret")
+    ///     .default_acl_by_path(|path| {
+    ///         let mut acl = Acl::creator_all();
+    ///         if path.starts_with("/app/status") {
+    ///             acl.append(&mut Acl::read());
+    ///         }
+    ///         acl
+    ///     });
+    /// ```
+    ///
+    /// The function gets the path of the znode on the server, with the chroot in front, and without
+    /// the number that a server appends to a sequential name. It is called for each create, also of a
+    /// znode that may exist, in the task that submits it: it must not block. A server refuses an
+    /// empty list with `INVALID_ACL`. Whoever works in a directory needs the same identities in the
+    /// lists of the directory and of its znodes, because servers check DELETE at the directory.
+    pub fn default_acl_by_path(
+        mut self,
+        acl_of: impl Fn(&str) -> Vec<Acl> + Send + Sync + 'static,
+    ) -> Self {
+        self.default_acl = Some(DefaultAcl::ByPath(Box::new(acl_of)));
         self
     }
 
@@ -507,21 +540,13 @@ impl ClientBuilder {
         {
             return invalid("lease", format!("({lease})"), OptionDefect::Lease(defect));
         }
-        if self.default_acl.as_ref().is_some_and(Vec::is_empty) {
+        if matches!(&self.default_acl, Some(DefaultAcl::List(acl)) if acl.is_empty()) {
             return invalid("default_acl", "[]".to_owned(), OptionDefect::Empty);
         }
         if let Some(defect) = self.sasl.as_ref().and_then(Sasl::defect) {
             return invalid("sasl", String::new(), defect);
         }
-        for AuthPacket { scheme, auth } in &self.auth {
-            if scheme.is_empty() {
-                return invalid("auth", String::new(), OptionDefect::EmptyScheme);
-            }
-            if *scheme == *"digest" && !auth.iter().flatten().any(|byte| *byte == b':') {
-                return invalid("auth", String::new(), OptionDefect::DigestWithoutColon);
-            }
-        }
-        Ok(())
+        self.auth.iter().try_for_each(check_auth)
     }
 }
 

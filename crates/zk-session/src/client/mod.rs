@@ -5,7 +5,9 @@
 #![expect(clippy::wildcard_enum_match_arm, reason = "a reply of any other kind is a bug")]
 
 pub(crate) mod builder;
+mod credentials;
 mod ensemble;
+mod exposure;
 mod hosts;
 mod parents;
 mod queries;
@@ -58,7 +60,8 @@ use crate::watchdog::Watchdog;
 ///   [`get_children_with_stat`](Self::get_children_with_stat),
 ///   [`count_descendants`](Self::count_descendants), [`get_ephemerals`](Self::get_ephemerals)
 /// - permissions: [`get_acl`](Self::get_acl), [`set_acl`](Self::set_acl),
-///   [`who_am_i`](Self::who_am_i)
+///   [`who_am_i`](Self::who_am_i), [`exposure`](Self::exposure)
+/// - credentials: [`add_auth`](Self::add_auth), [`replace_auth`](Self::replace_auth)
 /// - several operations together: [`commit`](Self::commit), [`commit_in`](Self::commit_in),
 ///   [`multi_read`](Self::multi_read)
 /// - one change: [`get_data_and_watch`](Self::get_data_and_watch), and likewise for the other reads
@@ -140,10 +143,10 @@ impl Client {
         self.shared.last_failure()
     }
 
-    /// Returns the access control list of znodes that are created without a list of their own. See
-    /// [`ClientBuilder::default_acl`](crate::ClientBuilder::default_acl).
-    pub fn default_acl(&self) -> &[Acl] {
-        self.shared.access.default_acl()
+    /// Returns the access control list with which the znode at this path is created if it gets no list
+    /// of its own. See [`ClientBuilder::default_acl`](crate::ClientBuilder::default_acl).
+    pub fn default_acl(&self, path: &str) -> Vec<Acl> {
+        self.shared.access.default_acl(&self.shared.chroot, path)
     }
 
     /// Creates a znode. Returns its path, including the number of a sequential znode, and its
@@ -158,7 +161,7 @@ impl Client {
         data: impl Into<Bytes>,
         options: impl Into<CreateOptions>,
     ) -> Op<Created> {
-        let request = options.into().request(path, data.into(), self.default_acl());
+        let request = options.into().request(path, data.into(), || self.default_acl(path));
         if let Err(error) = path::validate_for_create(path, request.mode.is_sequential()) {
             return Op::failed(error);
         }
@@ -480,7 +483,8 @@ impl Client {
         if let Some(error) = multi.invalid {
             return Op::failed(error);
         }
-        let operation = Operation::new(Request::Multi(multi.into_ops(self.default_acl())));
+        let operation =
+            Operation::new(Request::Multi(multi.into_ops(|path| self.default_acl(path))));
         self.limited(Op::submit_in(&self.shared, Root::Client, session, operation, |answer| {
             match answer.result? {
                 Response::Multi(results) => outcomes(results, answer.refused),

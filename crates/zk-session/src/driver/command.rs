@@ -4,9 +4,9 @@ use tokio::sync::oneshot;
 
 use super::lane_queue::LaneSender;
 use super::watch_queue::StreamSender;
-use crate::error::WatchEnded;
+use crate::error::{AuthError, WatchEnded};
 use crate::host::Host;
-use crate::machine::{EndCause, Flight, OwnerId, Reply, SessionTicket, Token};
+use crate::machine::{AuthChange, EndCause, Flight, OwnerId, Reply, SessionTicket, Token};
 use crate::time::Time;
 use crate::types::WatchedEvent;
 
@@ -14,6 +14,8 @@ use crate::types::WatchedEvent;
 pub(crate) enum Command {
     /// Discards a flight and its reply.
     Cancel(Token),
+    /// Changes the credentials, and reports the result.
+    ChangeAuth(Token, AuthChange, AuthSender),
     /// Closes the session, and reports how it ended.
     Close(oneshot::Sender<EndCause>),
     /// Stops without closing the session, and reports its ticket.
@@ -45,6 +47,9 @@ pub(crate) enum Command {
         watcher: Option<WatchSender>,
     },
 }
+
+/// The recipient of the result of a change of the credentials.
+pub(crate) type AuthSender = oneshot::Sender<Result<(), AuthError>>;
 
 /// The recipient of the reply to a flight.
 pub(crate) enum ReplySink {

@@ -84,6 +84,7 @@ impl Meter {
                 news: WatchNews::Ended(_) | WatchNews::Gap | WatchNews::Reset,
                 ..
             }
+            | Event::AuthChanged { .. }
             | Event::Disconnect(_)
             | Event::HandedOver(_)
             | Event::Probe { .. }

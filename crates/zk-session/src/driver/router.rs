@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use jute_codec::EventType;
 use tokio::sync::oneshot;
 
-use super::command::{Command, ReplySink, WatchSender};
+use super::command::{AuthSender, Command, ReplySink, WatchSender};
 use super::connection_log::ConnectionLog;
 use super::ends::{LastEnd, Queued};
 use super::lane_event::LaneEvent;
@@ -13,7 +13,7 @@ use super::lanes::Lanes;
 use super::latest::Writer;
 use super::meter::Meter;
 use crate::chroot::translate::{event_to_client, news_to_client, reply_to_client};
-use crate::error::WatchEnded;
+use crate::error::{AuthError, WatchEnded};
 use crate::machine::status::SessionTerms;
 use crate::machine::{
     Change, EndCause, OwnerId, Reply, SessionMachine, SessionState, SessionTicket, Status, Token,
@@ -38,6 +38,8 @@ pub(super) struct Router {
     pub(super) lanes: Lanes,
     /// Recipients of watch events that are not lanes.
     watchers: BTreeMap<OwnerId, WatchSender>,
+    /// Callers that wait for the result of a change of the credentials.
+    auth_changes: BTreeMap<Token, AuthSender>,
     /// Callers that wait for the end of the session.
     closers: Vec<oneshot::Sender<EndCause>>,
     /// Callers that wait for the ticket of the session, in the order of their requests.
@@ -65,6 +67,7 @@ impl Router {
             sinks: BTreeMap::new(),
             lanes: Lanes::default(),
             watchers: BTreeMap::new(),
+            auth_changes: BTreeMap::new(),
             closers: Vec::new(),
             heirs: VecDeque::new(),
         }
@@ -85,6 +88,10 @@ impl Router {
             Command::Cancel(token) => {
                 self.sinks.remove(&token);
                 machine.cancel(now, token);
+            }
+            Command::ChangeAuth(token, change, sender) => {
+                self.auth_changes.insert(token, sender);
+                machine.change_auth(now, token, change);
             }
             Command::Close(closer) => {
                 self.closers.push(closer);
@@ -207,6 +214,12 @@ impl Router {
             Some(ReplySink::Lane(id)) => self.lanes.push(id, LaneEvent::Reply { token, reply }),
             Some(ReplySink::Once(sender)) => drop(sender.send(reply)),
             None => {}
+        }
+    }
+
+    pub(super) fn deliver_auth_change(&mut self, token: Token, result: Result<(), AuthError>) {
+        if let Some(sender) = self.auth_changes.remove(&token) {
+            let _ = sender.send(result);
         }
     }
 

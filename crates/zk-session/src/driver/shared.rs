@@ -92,6 +92,10 @@ impl Shared {
         OwnerId(self.fresh_id())
     }
 
+    pub(crate) fn fresh_token(&self) -> Token {
+        Token(self.fresh_id())
+    }
+
     /// Returns a random 128-bit number. The seed is random, and a counter makes all numbers of a
     /// client different.
     pub(crate) fn unique_id(&self) -> u128 {
@@ -151,7 +155,7 @@ impl Shared {
                 OpError::QueueFull { waiting: count, target }
             });
         }
-        let token = Token(self.fresh_id());
+        let token = self.fresh_token();
         let command = Command::Submit { token, owner, flight, sink, watcher };
         self.ends.commands.send(command).map_err(|SendError(command)| {
             if is_counted {

@@ -370,6 +370,15 @@ impl Driver {
         // More flights usually follow a flight, and the error of a refused one can wait until they
         // are submitted.
         let is_submit = matches!(command, Command::Submit { .. });
+        if let Command::ChangeAuth(..) = command
+            && !self.machine.has_auth()
+            && self.sasl.is_none()
+        {
+            self.may_warn_of_plaintext = true;
+            if let Some(host) = self.machine.server().filter(|_| self.stream.is_some()) {
+                self.warn_of_plaintext(&host);
+            }
+        }
         self.router.handle_command(&mut self.machine, now, command);
         if !is_submit {
             self.drain();
@@ -460,6 +469,9 @@ impl Driver {
                     self.router.log.attempt_started(host.clone(), self.clock.now());
                     self.warn_of_plaintext(&host);
                     self.connecting = Some(self.open(host, attempt));
+                }
+                Event::AuthChanged { token, result } => {
+                    self.router.deliver_auth_change(token, result);
                 }
                 Event::CreateChroot(request) => self.access.check(&request),
                 Event::HandedOver(ticket) => self.router.hand_over(ticket),

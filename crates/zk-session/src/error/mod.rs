@@ -1,5 +1,6 @@
 //! Why something failed, and what is known about its effect.
 
+mod auth;
 mod config;
 mod connect;
 mod failure;
@@ -8,6 +9,7 @@ mod sasl;
 mod target;
 mod tls;
 
+pub use self::auth::AuthError;
 pub use self::config::{ChrootDefect, ConfigError, HostDefect, OptionDefect, PathDefect};
 pub use self::connect::{ConnectError, HandOverError};
 pub use self::failure::{ConnectionFailure, FailureCause, TransportError};

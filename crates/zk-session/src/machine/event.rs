@@ -8,7 +8,7 @@ use super::hosts::Attempt;
 use super::sasl::SaslInput;
 use super::status::Change;
 use super::ticket::SessionTicket;
-use crate::error::WatchEnded;
+use crate::error::{AuthError, WatchEnded};
 use crate::host::Host;
 use crate::types::WatchedEvent;
 
@@ -16,6 +16,13 @@ use crate::types::WatchedEvent;
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Event {
+    /// A change of the credentials is complete, or was given up.
+    AuthChanged {
+        /// Identifies the change.
+        token: Token,
+        /// What has become of it.
+        result: Result<(), AuthError>,
+    },
     /// The state of the session changed.
     Change(Change),
     /// This request creates the chroot, or an ancestor of it.

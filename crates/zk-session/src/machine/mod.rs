@@ -85,7 +85,7 @@ pub use self::hosts::Attempt;
 pub use self::lease::{Lease, LeaseClock, LeaseDefect, SlowCommits};
 pub use self::persistent::WatchMode;
 pub use self::sasl::{SaslInput, SaslStep};
-pub use self::session::SessionMachine;
+pub use self::session::{AuthChange, SessionMachine};
 pub use self::status::{Change, EndCause, SessionState, Status};
 pub use self::ticket::{InvalidTicket, SessionTicket};
 pub use self::watch::WatchKind;

@@ -5,6 +5,7 @@
 mod peer;
 
 mod busy;
+mod credentials;
 mod deadlines;
 mod exactly_once;
 mod keeper;

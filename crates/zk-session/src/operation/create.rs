@@ -51,17 +51,17 @@ impl CreateOptions {
         Self { container_parents: true, ..self }
     }
 
-    /// Returns the request. Without a list of its own, the znode gets `default_acl`.
+    /// Returns the request. Without a list of its own, the znode gets that of `default_acl`.
     pub(crate) fn request(
         self,
         path: &str,
         data: bytes::Bytes,
-        default_acl: &[Acl],
+        default_acl: impl FnOnce() -> Vec<Acl>,
     ) -> CreateRequest {
         CreateRequest {
             path: path.into(),
             data: Some(data),
-            acl: self.acl.unwrap_or_else(|| default_acl.to_vec()),
+            acl: self.acl.unwrap_or_else(default_acl),
             mode: self.mode,
             with_stat: true,
         }

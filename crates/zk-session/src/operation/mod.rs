@@ -5,6 +5,8 @@ pub(crate) mod table;
 #[cfg(feature = "tokio")]
 pub(crate) mod create;
 #[cfg(feature = "tokio")]
+pub(crate) mod exposure;
+#[cfg(feature = "tokio")]
 pub(crate) mod multi;
 #[cfg(feature = "tokio")]
 pub(crate) mod multi_read;

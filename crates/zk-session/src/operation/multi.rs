@@ -101,7 +101,7 @@ impl Multi {
         if options.acl.is_none() {
             self.without_acl.push(self.ops.len());
         }
-        let request = options.request(path, data.into(), &[]);
+        let request = options.request(path, data.into(), Vec::new);
         self.push(path, request.mode.is_sequential(), MultiOp::Create(request))
     }
 
@@ -137,12 +137,12 @@ impl Multi {
         self.ops.is_empty()
     }
 
-    /// Returns the operations. Creates without a list of their own get this one.
-    pub(crate) fn into_ops(self, default_acl: &[Acl]) -> Vec<MultiOp> {
+    /// Returns the operations. Creates without a list of their own get that of their path.
+    pub(crate) fn into_ops(self, default_acl: impl Fn(&str) -> Vec<Acl>) -> Vec<MultiOp> {
         let Self { mut ops, without_acl, .. } = self;
         for index in without_acl {
             if let Some(MultiOp::Create(create)) = ops.get_mut(index) {
-                create.acl = default_acl.to_vec();
+                create.acl = default_acl(&create.path);
             }
         }
         ops
@@ -235,7 +235,7 @@ mod tests {
         let own = CreateOptions::from(CreateMode::Persistent).acl(Acl::read());
         let first = Multi::new().check("/a", None).create("/b", "", own.clone());
         let second = Multi::new().create("/c", "", CreateMode::Persistent).create("/d", "", own);
-        let ops = first.append(second).into_ops(&Acl::creator_all());
+        let ops = first.append(second).into_ops(|_| Acl::creator_all());
         let lists: Vec<_> = ops
             .into_iter()
             .filter_map(|op| if let MultiOp::Create(it) = op { Some(it.acl) } else { None })

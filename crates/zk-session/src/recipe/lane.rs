@@ -63,8 +63,8 @@ impl Lane {
         Self { shared, id, events, pending, alarm: None, needs_lease: false, needs: 0 }
     }
 
-    /// Submits a flight with the client's paths. A create without an access control list gets the
-    /// default list of the client.
+    /// Submits a flight with the client's paths. A create without an access control list, also in a
+    /// multi, gets the default list of the client.
     ///
     /// # Errors
     ///
@@ -77,7 +77,7 @@ impl Lane {
             return Err(OpError::QueueFull { waiting: pending, target: flight.target() });
         }
         for operation in &mut flight.operations {
-            self.shared.access.complete(&mut operation.request);
+            self.shared.access.complete(&self.shared.chroot, &mut operation.request);
         }
         let sink = ReplySink::Lane(self.id);
         let token = self.shared.submit(flight, Root::Client, self.id, sink, None)?;

@@ -83,17 +83,26 @@ impl Session {
     pub fn operations(&self, mut multi: Multi) -> Result<Vec<MultiOp>, OpError> {
         match multi.invalid.take() {
             Some(error) => Err(error),
-            None => Ok(multi.into_ops(self.shared.access.default_acl())),
+            None => Ok(multi.into_ops(|path| {
+                let Shared { access, chroot, .. } = &*self.shared;
+                access.default_acl(chroot, path)
+            })),
         }
     }
 
+    /// Returns the default access control list of the client for the creates of flights. It is empty
+    /// if it depends on the path: [`Lane::submit`] then adds the list of each znode.
+    pub fn default_acl(&self) -> Vec<Acl> {
+        self.shared.access.constant().to_vec()
+    }
+
     /// Returns the mode and the access control list of the ancestors that
-    /// [`Client::create_with_parents`] creates with these options.
+    /// [`Client::create_with_parents`] creates with these options. An empty list means the default of
+    /// the client, which [`Lane::submit`] adds.
     pub fn ancestors(&self, options: &CreateOptions) -> (CreateMode, Vec<Acl>) {
         let has_containers = options.container_parents;
         let mode = if has_containers { CreateMode::Container } else { CreateMode::Persistent };
-        let default = || self.shared.access.default_acl().to_vec();
-        (mode, options.parent_acl.clone().unwrap_or_else(default))
+        (mode, options.parent_acl.clone().unwrap_or_else(|| self.default_acl()))
     }
 
     /// Returns a snapshot of the session.

@@ -201,6 +201,7 @@ impl SessionMachine {
         // While flights wait for the chroot, none of them is in flight.
         let has_lost_requests = ended.inflight().len() > 0 && !ended.is_seeking_chroot;
         self.timers.stop_those_of_connection();
+        self.auth_interrupted();
         let is_urgent = self.savable_until().is_some();
         // A new list is no failure of a server, and nobody can tell how often it changes.
         let at = if is_same_server || has_new_list {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use jute_codec::{ConnectRequest, ConnectResponse, Request, xid};
+use jute_codec::{ConnectRequest, ConnectResponse};
 
 use super::link::Opening;
 use super::{Identity, Phase, SessionMachine};
@@ -233,17 +233,6 @@ impl SessionMachine {
             self.stop(SessionState::Closed);
         } else {
             self.drop_connection(DisconnectCause::StaleSessionEnded);
-        }
-    }
-
-    fn authenticate(&mut self) {
-        let packets = self.config.auth.clone();
-        self.link.phase = Phase::Authenticating(packets.len());
-        for packet in &packets {
-            self.link.send(self.now, xid::AUTH, &Request::Auth(packet.clone()), None);
-        }
-        if packets.is_empty() {
-            self.establish();
         }
     }
 

@@ -359,27 +359,11 @@ impl SessionMachine {
         }
     }
 
-    /// Handles the reply to an auth packet. A refusal is final only if it says that the credentials
-    /// are wrong, and as long as no server has accepted them, as with SASL.
-    fn handle_auth(&mut self, code: ErrorCode) -> Result<(), DisconnectCause> {
-        let Phase::Authenticating(missing) = self.link.phase else {
-            return Err(DisconnectCause::Xid(xid::AUTH));
-        };
-        if !code.is_ok() && (self.accepted.has_auth() || code != ErrorCode::AUTH_FAILED) {
-            return Err(DisconnectCause::AuthRefused(code));
-        }
-        if !code.is_ok() {
-            warn!(%code, "a server refused the credentials of an auth packet");
-            self.emit(Change::AuthFailed);
-            self.stop(SessionState::AuthFailed);
-            return Ok(());
-        }
-        self.link.phase = Phase::Authenticating(missing - 1);
-        if missing == 1 {
-            self.accepted.note_auth();
-            self.establish();
-        }
-        Ok(())
+    /// Stops the machine, because no server has accepted its credentials before.
+    pub(super) fn stop_for_refused_credentials(&mut self, code: ErrorCode) {
+        warn!(%code, "a server refused the credentials of an auth packet");
+        self.emit(Change::AuthFailed);
+        self.stop(SessionState::AuthFailed);
     }
 }
 

@@ -5,7 +5,8 @@
 //! one implements one concern of the machine:
 //!
 //! - `connection`: attempts to connect, and the end of a connection;
-//! - `handshake`: creating or resuming a session, authentication;
+//! - `handshake`: creating or resuming a session;
+//! - `credentials`: authentication with auth packets, and changes of them;
 //! - `sasl`: authentication with SASL;
 //! - `flights`: submitting flights, their results and their deadlines;
 //! - `outbound` and `inbound`: encoding requests, decoding replies and events;
@@ -19,6 +20,7 @@
 mod accepted;
 mod chroot;
 mod connection;
+mod credentials;
 mod flights;
 mod hand_over;
 mod handshake;
@@ -40,6 +42,8 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 
 use self::accepted::Accepted;
+pub use self::credentials::AuthChange;
+use self::credentials::PendingChange;
 use self::lease_warnings::LeaseWarnings;
 use self::link::Link;
 pub(super) use self::link::Phase;
@@ -58,6 +62,8 @@ use super::timer::{Timer, Timers};
 use super::validity::Validity;
 use super::watches::Watches;
 use crate::error::{OpError, Outcome};
+#[cfg(feature = "tokio")]
+use crate::host::Host;
 use crate::time::Time;
 use crate::types::{SessionId, Zxid};
 
@@ -106,6 +112,8 @@ pub struct SessionMachine {
     is_handing_over: bool,
     is_relied_on: bool,
     accepted: Accepted,
+    /// Changes of the credentials, in the order of the calls.
+    auth_changes: Vec<PendingChange>,
 }
 
 impl SessionMachine {
@@ -138,6 +146,7 @@ impl SessionMachine {
             is_handing_over: false,
             is_relied_on: false,
             accepted: Accepted::default(),
+            auth_changes: Vec::new(),
             config,
             now,
         };
@@ -218,6 +227,12 @@ impl SessionMachine {
     #[cfg(feature = "tokio")]
     pub(crate) fn has_auth(&self) -> bool {
         !self.config.auth.is_empty()
+    }
+
+    /// Returns the server of the current or the last attempt to connect.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn server(&self) -> Option<Host> {
+        self.support.host()
     }
 
     /// Moves what was measured since the last call into an empty buffer.
@@ -358,6 +373,7 @@ impl SessionMachine {
         self.link.phase = Phase::Stopped(state);
         self.timers = Timers::default();
         self.refuse_waiting(&state.refusal());
+        self.end_auth_changes();
         let identity = self.identity.take();
         if is_handing_over {
             let ticket = identity.as_ref().map(|identity| self.ticket(identity));
