@@ -14,6 +14,7 @@ mod leftovers;
 mod links;
 mod queued;
 mod read_only;
+mod rooted;
 mod thread;
 mod uplink;
 

@@ -9,6 +9,7 @@ mod ensemble;
 mod hosts;
 mod parents;
 mod queries;
+mod rooted;
 mod states;
 
 use std::fmt;
@@ -65,6 +66,7 @@ use crate::watchdog::Watchdog;
 /// - all changes: [`watch`](Self::watch), [`check_watches`](Self::check_watches),
 ///   [`remove_watches`](Self::remove_watches)
 /// - newer data: [`sync`](Self::sync)
+/// - other handles of the same session: [`rooted_at`](Self::rooted_at)
 /// - time limits: [`with_timeout`](Self::with_timeout), [`Op::timeout`]
 /// - the session: [`state`](Self::state), [`states`](Self::states), [`status`](Self::status),
 ///   [`session_id`](Self::session_id), [`now`](Self::now)
@@ -77,7 +79,8 @@ use crate::watchdog::Watchdog;
 ///
 /// **Calls.** Each method enqueues its request at once and returns a future of the reply ([`Op`]).
 /// Requests reach the server, and complete, in the order of these calls. One write can carry many
-/// of them. Paths are absolute, and below the chroot of the connect string.
+/// of them. Paths are absolute, and below the chroot of the connect string, or below the root of the
+/// handle ([`rooted_at`](Self::rooted_at)).
 ///
 /// **Cancellation.** Dropping the future discards the reply. A request that was not sent by then
 /// is never sent; any other may take effect.
@@ -422,7 +425,8 @@ impl Client {
         paths.append(&mut self.shared.janitor.sweeps());
         let is_open = !self.status().state.is_final() && self.status().session.is_some();
         if is_open && (idle.is_none() || !paths.is_empty()) {
-            let paths = paths.into_iter().collect();
+            let seen = |path: String| self.shared.chroot.to_client(&path.into()).to_string();
+            let paths = paths.into_iter().map(seen).collect();
             return Err(HandOverError::Unfinished { within, paths });
         }
         let (sender, ticket) = oneshot::channel();

@@ -139,12 +139,14 @@ impl<T, E: From<OpError>> Future for Op<T, E> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         if let State::Waiting { reply, .. } = &mut self.state {
             let Poll::Ready(received) = Pin::new(reply).poll(cx) else { return Poll::Pending };
-            let State::Waiting { convert, .. } = std::mem::replace(&mut self.state, State::Done)
+            let State::Waiting { shared, convert, .. } =
+                std::mem::replace(&mut self.state, State::Done)
             else {
                 unreachable!("matched above")
             };
             let (result, refused) = match received {
                 Ok(mut reply) => {
+                    shared.receive(&mut reply);
                     (reply.results.pop().expect("one operation has one result"), reply.refused)
                 }
                 // The task was dropped with its runtime, so whether the request was sent is
