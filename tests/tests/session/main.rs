@@ -15,6 +15,7 @@ mod links;
 mod queued;
 mod read_only;
 mod rooted;
+mod terms;
 mod thread;
 mod uplink;
 

@@ -44,7 +44,7 @@ impl Client {
             other => unreachable!("a path is checked, not sent: {other}"),
         })?;
         let shared = self.shared.rooted_at(self.shared.chroot.join(path));
-        Ok(Self { shared: Arc::new(shared), timeout: self.timeout })
+        Ok(Self { shared: Arc::new(shared), terms: self.terms.clone() })
     }
 
     /// Returns the path on the server of this handle's root: the chroot of the connect string, and

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use jute_codec::EventType;
 use tokio::sync::oneshot;
 
-use super::command::{Command, ReplySink, WatchSender};
+use super::command::{Command, Limited, ReplySink, WatchSender};
 use super::connection_log::ConnectionLog;
 use super::ends::{LastEnd, Queued};
 use super::lane_event::LaneEvent;
@@ -134,6 +134,13 @@ impl Router {
                 } else {
                     machine.submit_uncounted(now, token, owner, flight);
                 }
+                self.sinks.insert(token, sink);
+            }
+            Command::SubmitLimited(limited) => {
+                let Limited { token, owner, flight, sink, watcher, quota } = *limited;
+                self.watchers.extend(watcher.map(|watcher| (owner, watcher)));
+                self.queued.remove();
+                machine.submit_limited(now, token, owner, flight, quota);
                 self.sinks.insert(token, sink);
             }
         }

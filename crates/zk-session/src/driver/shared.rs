@@ -8,14 +8,14 @@ use tokio::sync::mpsc::error::SendError;
 
 use super::access::Access;
 use super::clock::Clock;
-use super::command::{Command, ReplySink, WatchSender};
+use super::command::{Command, Limited, ReplySink, WatchSender};
 use super::ends::HandleEnds;
 use super::janitor::Janitor;
 use super::notices::Notices;
 use crate::chroot::translate::{Root, error_to_client, flight_to_server, reply_to_client};
 use crate::connect_string::ConnectString;
 use crate::error::{ConnectionFailure, FailureCause, OpError};
-use crate::machine::{Flight, OwnerId, Reply, Status, Token};
+use crate::machine::{Flight, Limits, OwnerId, Reply, Status, Token};
 use crate::path::Chroot;
 use crate::random::SplitMix;
 
@@ -95,6 +95,7 @@ impl Shared {
         owner: OwnerId,
         sink: ReplySink,
         watcher: Option<WatchSender>,
+        quota: Option<(OwnerId, Limits)>,
     ) -> Result<Token, OpError> {
         if root == Root::Client {
             flight_to_server(&self.chroot, &mut flight);
@@ -102,7 +103,7 @@ impl Shared {
         for operation in &flight.operations {
             self.access.check(&operation.request);
         }
-        self.enqueue(flight, owner, sink, watcher).map_err(|mut error| {
+        self.enqueue(flight, owner, sink, watcher, quota).map_err(|mut error| {
             error_to_client(&self.chroot, &mut error);
             error
         })
@@ -189,6 +190,7 @@ impl Core {
         owner: OwnerId,
         sink: ReplySink,
         watcher: Option<WatchSender>,
+        quota: Option<(OwnerId, Limits)>,
     ) -> Result<Token, OpError> {
         let is_counted = sink.is_counted();
         if is_counted && let Err(count) = self.ends.queued.add(self.queued_max) {
@@ -202,15 +204,25 @@ impl Core {
             });
         }
         let token = Token(self.fresh_id());
-        let command = Command::Submit { token, owner, flight, sink, watcher };
+        let command = match quota {
+            None => Command::Submit { token, owner, flight, sink, watcher },
+            Some(quota) => {
+                let limited = Limited { token, owner, flight, sink, watcher, quota };
+                Command::SubmitLimited(Box::new(limited))
+            }
+        };
         self.ends.commands.send(command).map_err(|SendError(command)| {
             if is_counted {
                 self.ends.queued.remove();
             }
-            let Command::Submit { flight, .. } = command else {
+            let target = if let Command::Submit { flight, .. } = command {
+                flight.target()
+            } else if let Command::SubmitLimited(limited) = command {
+                limited.flight.target()
+            } else {
                 unreachable!("it was built above")
             };
-            self.refusal().about(flight.target())
+            self.refusal().about(target)
         })?;
         Ok(token)
     }

@@ -367,7 +367,7 @@ impl Driver {
     fn handle_command(&mut self, now: Time, command: Command) {
         // More flights usually follow a flight, and the error of a refused one can wait until they
         // are submitted.
-        let is_submit = matches!(command, Command::Submit { .. });
+        let is_submit = matches!(command, Command::Submit { .. } | Command::SubmitLimited(_));
         self.router.handle_command(&mut self.machine, now, command);
         if !is_submit {
             self.drain();

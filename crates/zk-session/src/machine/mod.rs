@@ -59,6 +59,7 @@ pub(crate) mod inflight;
 pub(crate) mod lease;
 mod open_flights;
 mod persistent;
+mod quota;
 mod rebalance;
 mod reply_size;
 pub(crate) mod sample;
@@ -83,6 +84,7 @@ pub use self::flight::{Flight, Operation, OwnerId, Reply, Token, WatchId, WatchN
 pub use self::hosts::Attempt;
 pub use self::lease::{Lease, LeaseClock, LeaseDefect, SlowCommits};
 pub use self::persistent::WatchMode;
+pub use self::quota::Limits;
 pub use self::sasl::{SaslInput, SaslStep};
 pub use self::session::SessionMachine;
 pub use self::status::{Change, EndCause, SessionState, Status};

@@ -80,7 +80,7 @@ impl Lane {
             self.shared.access.complete(&mut operation.request);
         }
         let sink = ReplySink::Lane(self.id);
-        let token = self.shared.submit(flight, Root::Client, self.id, sink, None)?;
+        let token = self.shared.submit(flight, Root::Client, self.id, sink, None, None)?;
         self.pending.push_back((token, count));
         Ok(token)
     }

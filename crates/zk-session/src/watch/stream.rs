@@ -107,8 +107,8 @@ impl Client {
         let request = Request::AddWatch(AddWatchRequest { path, mode });
         let operation = Operation::watched(request, WatchNumber::FIRST);
         let watcher = Some((owner, WatchSender::Stream(sender)));
-        Op::submit(shared, Root::Client, operation, watcher, move |result| {
-            let _: Response = result?;
+        self.enqueue(Root::Client, operation, watcher, move |answer| {
+            let _: Response = answer.result?;
             Ok(stream)
         })
     }
@@ -146,7 +146,8 @@ impl Client {
     ) -> Op<T> {
         match path::validate(path) {
             Ok(()) => {
-                Op::submit(self.shared(), Root::Client, Operation::new(request), None, convert)
+                let operation = Operation::new(request);
+                self.enqueue(Root::Client, operation, None, |answer| convert(answer.result))
             }
             Err(error) => Op::failed(error),
         }
