@@ -45,8 +45,8 @@ impl fmt::Display for FailedAction {
 pub(crate) fn because(code: ErrorCode, path: &str) -> &'static str {
     match code {
         ErrorCode::NO_NODE if path == "/" => {
-            " (the chroot of the connect string does not exist on the servers; create it, or let \
-             `create_chroot` do that when a client connects)"
+            " (the chroot does not exist on the servers; create it, or let `create_chroot` do that \
+             when a client connects)"
         }
         ErrorCode::NO_AUTH => {
             " (the access control list of the znode, or of its parent, forbids it; check the `auth` \

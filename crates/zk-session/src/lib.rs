@@ -38,8 +38,9 @@
 //! # All items by topic
 //!
 //! - **The client:** [`Client`] has the operations, and each returns an [`Op`], which can be given a
-//!   time limit. [`ClientBuilder`] has the options, [`ConnectString`] and [`Host`] name the servers
-//!   ([`DEFAULT_PORT`] if a port is missing), and [`CloseOutcome`] says how a close ended. Defaults:
+//!   time limit. [`Limits`] bound the requests of a handle. [`ClientBuilder`] has the options,
+//!   [`ConnectString`] and [`Host`] name the servers ([`DEFAULT_PORT`] if a port is missing), and
+//!   [`CloseOutcome`] says how a close ended. Defaults:
 //!   [`SESSION_TIMEOUT_DEFAULT`], [`REQUEST_LIMIT_DEFAULT`], [`RESPONSE_LIMIT_DEFAULT`].
 //! - **Znodes:** [`CreateMode`], [`Ttl`], [`CreateOptions`], [`Created`], [`Stat`], [`Version`],
 //!   [`Zxid`], and functions for paths in [`path`]. Access control lists: [`Acl`], [`Id`],
@@ -146,7 +147,7 @@ pub use crate::error::{
 };
 pub use crate::host::{DEFAULT_PORT, Host};
 pub use crate::machine::{
-    Attempt, DisconnectCause, EndCause, InvalidTicket, Lease, LeaseDefect, SessionState,
+    Attempt, DisconnectCause, EndCause, InvalidTicket, Lease, LeaseDefect, Limits, SessionState,
     SessionTicket, SlowCommits, Status, WatchMode,
 };
 pub use crate::time::Time;

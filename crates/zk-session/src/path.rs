@@ -70,6 +70,11 @@ impl Chroot {
         &self.0
     }
 
+    /// Returns the chroot at a valid path below this one.
+    pub(crate) fn join(&self, path: &str) -> Self {
+        if path == "/" { self.clone() } else { Self(format!("{}{path}", self.0).into()) }
+    }
+
     /// Translates a path of the client to the path on the server.
     pub fn to_server(&self, path: &ByteString) -> ByteString {
         if self.0.is_empty() {

@@ -14,6 +14,8 @@ mod leftovers;
 mod links;
 mod queued;
 mod read_only;
+mod rooted;
+mod terms;
 mod thread;
 mod uplink;
 

@@ -20,7 +20,7 @@ pub enum LockError {
     /// The credentials were refused.
     #[error("a server refused the credentials of the client; check its `auth` and `sasl`")]
     AuthFailed,
-    /// The chroot of the connect string does not exist on the servers.
+    /// The chroot of the client does not exist on the servers.
     #[error("{}", OpError::ChrootMissing { chroot: chroot.clone(), path: path.clone() })]
     ChrootMissing {
         /// The path of the chroot on the servers.

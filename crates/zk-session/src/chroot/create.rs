@@ -58,7 +58,7 @@ fn probe(shared: &Arc<Shared>, path: &str) -> Op<()> {
 /// Submits a request with the server's path.
 fn at_server(shared: &Arc<Shared>, request: Request) -> Op<()> {
     let operation = Operation::new(request);
-    Op::submit_in(shared, Root::Server, None, operation, |answer| answer.result.map(drop))
+    Op::submit(shared, None, Root::Server, operation, None, |answer| answer.result.map(drop))
 }
 
 /// Returns the requests that create a chroot and its ancestors, from the root down.

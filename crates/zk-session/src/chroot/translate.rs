@@ -1,9 +1,11 @@
 //! Translates paths between the client's view and the server's.
 //!
-//! Handles and lanes know the client's paths only, and the session's task knows the server's paths
-//! only. Each flight passes [`Shared::submit`](crate::driver::shared::Shared::submit) on its way to
-//! the task, and each reply and each event passes the task's router on its way back. They are the
-//! only callers of this module.
+//! Handles and lanes know the paths of their own root only, and the session's task knows the
+//! server's paths only. Each flight passes
+//! [`Shared::submit`](crate::driver::shared::Shared::submit) on its way to the task, and each reply
+//! passes [`Shared::receive`](crate::driver::shared::Shared::receive) in the future or the lane that
+//! receives it; watch streams translate their events. They are the only callers of this module. The
+//! task does not know which roots its handles have.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "most replies have no path")]
 
@@ -12,7 +14,7 @@ use jute_codec::{ErrorCode, MultiResult, Request, Response};
 
 use crate::error::{OpError, Target};
 use crate::machine::subject::refusal;
-use crate::machine::{Flight, Reply, WatchNews};
+use crate::machine::{Flight, Reply};
 use crate::path::Chroot;
 use crate::types::WatchedEvent;
 
@@ -66,13 +68,6 @@ pub(crate) fn reply_to_client(chroot: &Chroot, reply: &mut Reply) {
 /// Strips the chroot from the path of an event.
 pub(crate) fn event_to_client(chroot: &Chroot, event: &mut WatchedEvent) {
     event.path = chroot.to_client(&event.path);
-}
-
-/// Strips the chroot from the path of an event of a persistent watch.
-pub(crate) fn news_to_client(chroot: &Chroot, news: &mut WatchNews) {
-    if let WatchNews::Event(event) = news {
-        event_to_client(chroot, event);
-    }
 }
 
 /// Prepends the chroot to the paths of a request.

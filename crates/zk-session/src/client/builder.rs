@@ -424,7 +424,7 @@ impl ClientBuilder {
         let machine = SessionMachine::new(config, clock.now());
         let (handle_ends, driver_ends) = channels(machine.status(), clock.now());
         let (transport, sasl, driver_clock) = (self.transport, self.sasl, clock.clone());
-        let (driver_access, driver_chroot) = (Arc::clone(&access), chroot.clone());
+        let driver_access = Arc::clone(&access);
         let span = info_span!("zk_session", hosts = %names, chroot = %chroot.as_str());
         let follower =
             self.host_source.map(|source| Follower::new(source, &followed, &handle_ends));
@@ -432,15 +432,7 @@ impl ClientBuilder {
             if let Some(follower) = follower {
                 follower.start(&span);
             }
-            Driver::new(
-                machine,
-                driver_clock,
-                driver_access,
-                driver_chroot,
-                transport,
-                sasl,
-                driver_ends,
-            )
+            Driver::new(machine, driver_clock, driver_access, transport, sasl, driver_ends)
         };
         let janitor = if self.has_thread {
             let started = thread::start(driver, span.clone());
@@ -481,7 +473,7 @@ impl ClientBuilder {
             Err(_) => {
                 let shared = client.shared();
                 return Err(ConnectError::TimedOut {
-                    hosts: shared.hosts.clone(),
+                    hosts: shared.hosts.to_string(),
                     waited: within,
                     last_failure: shared.why_not_connected(),
                 });
@@ -589,7 +581,7 @@ async fn first_connection(client: &Client, resumed: Option<SessionId>) -> Result
         let Some(next) = next else {
             let shared = client.shared();
             return Err(ConnectError::Stopped {
-                hosts: shared.hosts.clone(),
+                hosts: shared.hosts.to_string(),
                 last_failure: shared.why_not_connected(),
             });
         };

@@ -25,9 +25,9 @@ impl Client {
     /// any `ConnectionLoss`. Cancel safe.
     pub fn get_config(&self) -> Op<EnsembleConfig> {
         let operation = Operation::new(Request::GetData(read(CONFIG, false)));
-        self.limited(Op::submit(self.shared(), Root::Server, operation, None, |result| {
-            result.map(|response| config(data_and_stat(response)))
-        }))
+        self.enqueue(Root::Server, operation, None, |answer| {
+            answer.result.map(|response| config(data_and_stat(response)))
+        })
     }
 
     /// Reads the configuration like [`get_config`](Self::get_config), and watches it. The watch

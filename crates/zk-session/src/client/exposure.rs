@@ -72,21 +72,13 @@ impl Client {
     /// Reads a list, given the path on the server.
     fn list_of(&self, path: &str) -> Op<List> {
         let operation = Operation::new(Request::GetAcl(path.into()));
-        self.limited(Op::submit(
-            self.shared(),
-            Root::Server,
-            operation,
-            None,
-            |result| match result {
-                Ok(Response::GetAcl(reply)) => Ok(List::Known(reply.acl)),
-                Ok(other) => unexpected(&other),
-                Err(OpError::ChrootMissing { .. }) => Ok(List::Missing),
-                Err(error) if error.server_code() == Some(ErrorCode::NO_NODE) => Ok(List::Missing),
-                Err(error) if error.server_code() == Some(ErrorCode::NO_AUTH) => {
-                    Ok(List::Unreadable)
-                }
-                Err(error) => Err(error),
-            },
-        ))
+        self.enqueue(Root::Server, operation, None, |answer| match answer.result {
+            Ok(Response::GetAcl(reply)) => Ok(List::Known(reply.acl)),
+            Ok(other) => unexpected(&other),
+            Err(OpError::ChrootMissing { .. }) => Ok(List::Missing),
+            Err(error) if error.server_code() == Some(ErrorCode::NO_NODE) => Ok(List::Missing),
+            Err(error) if error.server_code() == Some(ErrorCode::NO_AUTH) => Ok(List::Unreadable),
+            Err(error) => Err(error),
+        })
     }
 }

@@ -8,7 +8,7 @@ use crate::error::{ConfigError, OptionDefect};
 impl Client {
     /// Replaces the list of servers, for example after [`reconfig`](Self::reconfig), or when a name
     /// service reports other servers. The argument is a connect string, `host:port,host:port`, with
-    /// the chroot of this client or without one.
+    /// the chroot of this handle or without one.
     ///
     /// Clients spread evenly over the new list, as those of the official client do. If the current
     /// server is no longer in the list, the client moves. If the list has grown, a share of the

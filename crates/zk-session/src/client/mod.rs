@@ -11,7 +11,9 @@ mod exposure;
 mod hosts;
 mod parents;
 mod queries;
+mod rooted;
 mod states;
+mod terms;
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -35,10 +37,13 @@ use crate::driver::lane_event::LaneEvent;
 use crate::driver::shared::Shared;
 use crate::error::{ConnectionFailure, HandOverError, OpError};
 use crate::machine::inflight::write_of_nothing;
-use crate::machine::{EndCause, Operation, SessionState, SessionTicket, Status, WatchNumber};
+use crate::machine::{
+    EndCause, Operation, OwnerId, SessionState, SessionTicket, Status, WatchNumber,
+};
 use crate::operation::create::{CreateOptions, Created};
 use crate::operation::multi::{Multi, MultiError, MultiOutcome, outcomes};
-use crate::operation::op::Op;
+use crate::operation::op::{Answer, Op};
+use crate::operation::terms::Terms;
 use crate::path;
 use crate::recipe::lane::Lane;
 use crate::report::health::Health;
@@ -68,6 +73,8 @@ use crate::watchdog::Watchdog;
 /// - all changes: [`watch`](Self::watch), [`check_watches`](Self::check_watches),
 ///   [`remove_watches`](Self::remove_watches)
 /// - newer data: [`sync`](Self::sync)
+/// - other handles of the same session: [`rooted_at`](Self::rooted_at),
+///   [`in_session`](Self::in_session), [`with_limits`](Self::with_limits)
 /// - time limits: [`with_timeout`](Self::with_timeout), [`Op::timeout`]
 /// - the session: [`state`](Self::state), [`states`](Self::states), [`status`](Self::status),
 ///   [`session_id`](Self::session_id), [`now`](Self::now)
@@ -80,7 +87,8 @@ use crate::watchdog::Watchdog;
 ///
 /// **Calls.** Each method enqueues its request at once and returns a future of the reply ([`Op`]).
 /// Requests reach the server, and complete, in the order of these calls. One write can carry many
-/// of them. Paths are absolute, and below the chroot of the connect string.
+/// of them. Paths are absolute, and below the chroot of the connect string, or below the root of the
+/// handle ([`rooted_at`](Self::rooted_at)).
 ///
 /// **Cancellation.** Dropping the future discards the reply. A request that was not sent by then
 /// is never sent; any other may take effect.
@@ -102,8 +110,7 @@ use crate::watchdog::Watchdog;
 #[derive(Clone)]
 pub struct Client {
     shared: Arc<Shared>,
-    /// Time limit of each operation of this handle.
-    timeout: Option<Duration>,
+    terms: Option<Arc<Terms>>,
 }
 
 /// The result of closing a client.
@@ -119,19 +126,11 @@ pub enum CloseOutcome {
 
 impl Client {
     pub(crate) fn from_shared(shared: Arc<Shared>) -> Self {
-        Self { shared, timeout: None }
+        Self { shared, terms: None }
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared
-    }
-
-    /// Returns a handle to the same client, whose operations have this time limit: each fails with
-    /// [`OpError::TimedOut`] unless its reply arrives in time. [`Op::timeout`] says what that means.
-    /// Other handles, and the recipes that are built from this one, are not affected.
-    #[must_use = "the limit applies to the operations of the returned handle"]
-    pub fn with_timeout(&self, timeout: Duration) -> Self {
-        Self { shared: Arc::clone(&self.shared), timeout: Some(timeout) }
     }
 
     /// Returns why the last connection was lost or could not be opened. Returns `None` if that has
@@ -187,7 +186,7 @@ impl Client {
             return Op::failed(error);
         }
         let operation = Operation::new(Request::Exists(read(path, false)));
-        self.limited(Op::submit(&self.shared, Root::Client, operation, None, existence))
+        self.enqueue(Root::Client, operation, None, |answer| existence(answer.result))
     }
 
     /// Reads the metadata of a znode and watches it. If the znode exists, the watch fires when it
@@ -315,13 +314,22 @@ impl Client {
     /// If the server refuses one of them, none is applied, and the error is
     /// [`MultiError::Refused`].
     pub fn commit(&self, multi: Multi) -> Op<Vec<MultiOutcome>, MultiError> {
-        self.commit_within(None, multi)
+        if let Some(error) = multi.invalid {
+            return Op::failed(error);
+        }
+        let operation =
+            Operation::new(Request::Multi(multi.into_ops(|path| self.default_acl(path))));
+        self.enqueue(Root::Client, operation, None, |answer| match answer.result? {
+            Response::Multi(results) => outcomes(results, answer.refused),
+            other => unexpected(&other),
+        })
     }
 
     /// Like [`commit`](Self::commit), but only in the given session. If that session has ended,
-    /// nothing is sent and the commit fails with [`OpError::SessionExpired`].
+    /// nothing is sent and the commit fails with [`OpError::SessionExpired`]. For other operations, see
+    /// [`in_session`](Self::in_session).
     pub fn commit_in(&self, session: SessionId, multi: Multi) -> Op<Vec<MultiOutcome>, MultiError> {
-        self.commit_within(Some(session), multi)
+        self.in_session(session).commit(multi)
     }
 
     /// Returns the current state of the client.
@@ -425,7 +433,8 @@ impl Client {
         paths.append(&mut self.shared.janitor.sweeps());
         let is_open = !self.status().state.is_final() && self.status().session.is_some();
         if is_open && (idle.is_none() || !paths.is_empty()) {
-            let paths = paths.into_iter().collect();
+            let seen = |path: String| self.shared.chroot.to_client(&path.into()).to_string();
+            let paths = paths.into_iter().map(seen).collect();
             return Err(HandOverError::Unfinished { within, paths });
         }
         let (sender, ticket) = oneshot::channel();
@@ -475,40 +484,24 @@ impl Client {
         Stats { pending, ..self.shared.ends.totals.read() }
     }
 
-    fn commit_within(
-        &self,
-        session: Option<SessionId>,
-        multi: Multi,
-    ) -> Op<Vec<MultiOutcome>, MultiError> {
-        if let Some(error) = multi.invalid {
-            return Op::failed(error);
-        }
-        let operation =
-            Operation::new(Request::Multi(multi.into_ops(|path| self.default_acl(path))));
-        self.limited(Op::submit_in(&self.shared, Root::Client, session, operation, |answer| {
-            match answer.result? {
-                Response::Multi(results) => outcomes(results, answer.refused),
-                other => unexpected(&other),
-            }
-        }))
-    }
-
     fn submit<T: 'static>(
         &self,
         request: Request,
         convert: impl FnOnce(Response) -> T + Send + 'static,
     ) -> Op<T> {
         let operation = Operation::new(request);
-        let convert = |result: Result<Response, OpError>| result.map(convert);
-        self.limited(Op::submit(&self.shared, Root::Client, operation, None, convert))
+        self.enqueue(Root::Client, operation, None, |answer| answer.result.map(convert))
     }
 
-    /// Sets the time limit of this handle for an operation.
-    fn limited<T, E>(&self, operation: Op<T, E>) -> Op<T, E> {
-        match self.timeout {
-            Some(timeout) => operation.timeout(timeout),
-            None => operation,
-        }
+    /// Submits an operation on the terms of this handle.
+    pub(crate) fn enqueue<T, E: From<OpError>>(
+        &self,
+        root: Root,
+        operation: Operation,
+        watcher: Option<(OwnerId, WatchSender)>,
+        convert: impl FnOnce(Answer) -> Result<T, E> + Send + 'static,
+    ) -> Op<T, E> {
+        Op::submit(&self.shared, self.terms.as_deref(), root, operation, watcher, convert)
     }
 
     fn checked<T: 'static>(
@@ -553,9 +546,9 @@ impl Client {
         let watcher = Watcher { shared, owner, path: path.into(), event };
         let operation = Operation::watched(request, WatchNumber::FIRST);
         let recipient = Some((owner, WatchSender::Once(sender)));
-        self.limited(Op::submit(&self.shared, root, operation, recipient, move |result| {
-            Ok((convert(result)?, watcher))
-        }))
+        self.enqueue(root, operation, recipient, move |answer| {
+            Ok((convert(answer.result)?, watcher))
+        })
     }
 }
 

@@ -28,12 +28,10 @@ impl Client {
         // The client's paths, for the messages of errors.
         let seen = ops.clone();
         let operation = Operation::new(Request::MultiRead(ops));
-        self.limited(Op::submit(self.shared(), Root::Client, operation, None, move |result| {
-            match result? {
-                Response::MultiRead(results) => outcomes(&seen, results),
-                other => unexpected(&other),
-            }
-        }))
+        self.enqueue(Root::Client, operation, None, move |answer| match answer.result? {
+            Response::MultiRead(results) => outcomes(&seen, results),
+            other => unexpected(&other),
+        })
     }
 
     /// Counts all descendants of a znode, excluding the znode itself. The permission to read the

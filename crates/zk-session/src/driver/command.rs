@@ -6,7 +6,7 @@ use super::lane_queue::LaneSender;
 use super::watch_queue::StreamSender;
 use crate::error::{AuthError, WatchEnded};
 use crate::host::Host;
-use crate::machine::{AuthChange, EndCause, Flight, OwnerId, Reply, SessionTicket, Token};
+use crate::machine::{AuthChange, EndCause, Flight, Limits, OwnerId, Reply, SessionTicket, Token};
 use crate::time::Time;
 use crate::types::WatchedEvent;
 
@@ -46,6 +46,20 @@ pub(crate) enum Command {
         sink: ReplySink,
         watcher: Option<WatchSender>,
     },
+    /// Submits a flight of a limited handle. It is boxed, because the queue of commands has room for
+    /// the longest one.
+    SubmitLimited(Box<Limited>),
+}
+
+/// A flight of a limited handle.
+pub(crate) struct Limited {
+    pub(crate) token: Token,
+    pub(crate) owner: OwnerId,
+    pub(crate) flight: Flight,
+    pub(crate) sink: ReplySink,
+    pub(crate) watcher: Option<WatchSender>,
+    /// The number of the handle, and its limits.
+    pub(crate) quota: (OwnerId, Limits),
 }
 
 /// The recipient of the result of a change of the credentials.

@@ -5,27 +5,24 @@ use std::collections::{BTreeMap, VecDeque};
 use jute_codec::EventType;
 use tokio::sync::oneshot;
 
-use super::command::{AuthSender, Command, ReplySink, WatchSender};
+use super::command::{AuthSender, Command, Limited, ReplySink, WatchSender};
 use super::connection_log::ConnectionLog;
 use super::ends::{LastEnd, Queued};
 use super::lane_event::LaneEvent;
 use super::lanes::Lanes;
 use super::latest::Writer;
 use super::meter::Meter;
-use crate::chroot::translate::{event_to_client, news_to_client, reply_to_client};
 use crate::error::{AuthError, WatchEnded};
 use crate::machine::status::SessionTerms;
 use crate::machine::{
     Change, EndCause, OwnerId, Reply, SessionMachine, SessionState, SessionTicket, Status, Token,
     WatchId, WatchNews,
 };
-use crate::path::Chroot;
 use crate::time::Time;
 use crate::types::WatchedEvent;
 
 /// Knows the recipients of replies, watch events and changes of the session.
 pub(super) struct Router {
-    chroot: Chroot,
     /// The status that was published last.
     published: Status,
     status: Writer<Status>,
@@ -48,7 +45,6 @@ pub(super) struct Router {
 
 impl Router {
     pub(super) fn new(
-        chroot: Chroot,
         status: Writer<Status>,
         log: ConnectionLog,
         meter: Meter,
@@ -57,7 +53,6 @@ impl Router {
     ) -> Self {
         let published = *status.borrow();
         Self {
-            chroot,
             published,
             status,
             log,
@@ -148,6 +143,13 @@ impl Router {
                 }
                 self.sinks.insert(token, sink);
             }
+            Command::SubmitLimited(limited) => {
+                let Limited { token, owner, flight, sink, watcher, quota } = *limited;
+                self.watchers.extend(watcher.map(|watcher| (owner, watcher)));
+                self.queued.remove();
+                machine.submit_limited(now, token, owner, flight, quota);
+                self.sinks.insert(token, sink);
+            }
         }
     }
 
@@ -208,8 +210,7 @@ impl Router {
         self.lanes.push_to_all(change);
     }
 
-    pub(super) fn deliver_reply(&mut self, token: Token, mut reply: Reply) {
-        reply_to_client(&self.chroot, &mut reply);
+    pub(super) fn deliver_reply(&mut self, token: Token, reply: Reply) {
         match self.sinks.remove(&token) {
             Some(ReplySink::Lane(id)) => self.lanes.push(id, LaneEvent::Reply { token, reply }),
             Some(ReplySink::Once(sender)) => drop(sender.send(reply)),
@@ -223,8 +224,7 @@ impl Router {
         }
     }
 
-    pub(super) fn deliver_watch_event(&mut self, id: WatchId, mut event: WatchedEvent) {
-        event_to_client(&self.chroot, &mut event);
+    pub(super) fn deliver_watch_event(&mut self, id: WatchId, event: WatchedEvent) {
         let WatchId { owner, number } = id;
         if let Some(watcher) = self.watchers.remove(&owner) {
             match watcher {
@@ -255,8 +255,7 @@ impl Router {
         }
     }
 
-    pub(super) fn deliver_news(&mut self, id: WatchId, mut news: WatchNews) {
-        news_to_client(&self.chroot, &mut news);
+    pub(super) fn deliver_news(&mut self, id: WatchId, news: WatchNews) {
         if let Some(WatchSender::Stream(stream)) = self.watchers.get(&id.owner) {
             stream.push(news);
         }

@@ -1,37 +1,59 @@
-//! The state that the handles of a client share.
+//! What a handle has: the state that all handles of a client share, and a root of its own.
 
-use std::sync::Arc;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use tokio::sync::mpsc::error::SendError;
 
 use super::access::Access;
 use super::clock::Clock;
-use super::command::{Command, ReplySink, WatchSender};
+use super::command::{Command, Limited, ReplySink, WatchSender};
 use super::ends::HandleEnds;
 use super::janitor::Janitor;
 use super::notices::Notices;
-use crate::chroot::translate::{Root, error_to_client, flight_to_server};
+use crate::chroot::translate::{Root, error_to_client, flight_to_server, reply_to_client};
 use crate::connect_string::ConnectString;
 use crate::error::{ConnectionFailure, FailureCause, OpError};
-use crate::machine::{Flight, OwnerId, Status, Token};
+use crate::machine::{Flight, Limits, OwnerId, Reply, Status, Token};
 use crate::path::Chroot;
 use crate::random::SplitMix;
 
-/// Shared by all handles of a client. When the last handle is dropped, the task closes the session.
+/// The view of a session that handles with the same root share, and the lanes, watchers and
+/// operations that come from them. A client begins with one, whose root is its chroot.
 pub(crate) struct Shared {
-    pub(crate) access: Arc<Access>,
+    core: Arc<Core>,
+    /// Paths of these handles are below it.
     pub(crate) chroot: Chroot,
+}
+
+/// Shared by all handles of a client. When the last handle is dropped, the task closes the session.
+pub(crate) struct Core {
+    pub(crate) access: Arc<Access>,
     pub(crate) clock: Clock,
     pub(crate) ends: HandleEnds,
     /// The hosts of the connect string, for messages.
-    pub(crate) hosts: String,
+    pub(crate) hosts: Box<str>,
     pub(crate) janitor: Janitor,
     pub(crate) notices: Notices,
     /// Limit on the flights that are on their way to the task.
     pub(crate) queued_max: usize,
     next_id: AtomicU64,
     id_seed: [u64; 2],
+}
+
+/// A [`Shared`] that does not keep the client open. It can be upgraded as long as any handle of the
+/// client is left, also one with another root.
+pub(crate) struct WeakShared {
+    core: Weak<Core>,
+    chroot: Chroot,
+}
+
+impl WeakShared {
+    pub(crate) fn upgrade(self) -> Option<Arc<Shared>> {
+        let core = self.core.upgrade()?;
+        Some(Arc::new(Shared { core, chroot: self.chroot }))
+    }
 }
 
 impl Shared {
@@ -48,9 +70,60 @@ impl Shared {
     ) -> Self {
         let next_id = AtomicU64::new(1);
         let notices = Notices::default();
-        Self { access, chroot, clock, ends, hosts, janitor, notices, queued_max, next_id, id_seed }
+        let hosts = hosts.into_boxed_str();
+        let core =
+            Core { access, clock, ends, hosts, janitor, notices, queued_max, next_id, id_seed };
+        Self { core: Arc::new(core), chroot }
     }
 
+    /// Returns the view of the same session below another root, given its path on the server.
+    pub(crate) fn rooted_at(&self, chroot: Chroot) -> Self {
+        Self { core: Arc::clone(&self.core), chroot }
+    }
+
+    pub(crate) fn downgrade(&self) -> WeakShared {
+        WeakShared { core: Arc::downgrade(&self.core), chroot: self.chroot.clone() }
+    }
+
+    /// Submits a flight, and warns of znodes that will be open to everyone. Flights reach the server
+    /// in the order of these calls. An error has the paths of this view, and so has the reply after
+    /// [`receive`](Self::receive).
+    pub(crate) fn submit(
+        &self,
+        mut flight: Flight,
+        root: Root,
+        owner: OwnerId,
+        sink: ReplySink,
+        watcher: Option<WatchSender>,
+        quota: Option<(OwnerId, Limits)>,
+    ) -> Result<Token, OpError> {
+        if root == Root::Client {
+            flight_to_server(&self.chroot, &mut flight);
+        }
+        for operation in &flight.operations {
+            self.access.check(&operation.request);
+        }
+        self.enqueue(flight, owner, sink, watcher, quota).map_err(|mut error| {
+            error_to_client(&self.chroot, &mut error);
+            error
+        })
+    }
+
+    /// Gives a reply from the session's task the paths of this view.
+    pub(crate) fn receive(&self, reply: &mut Reply) {
+        reply_to_client(&self.chroot, reply);
+    }
+}
+
+impl Deref for Shared {
+    type Target = Core;
+
+    fn deref(&self) -> &Core {
+        &self.core
+    }
+}
+
+impl Core {
     pub(crate) fn status(&self) -> Status {
         *self.ends.status.borrow()
     }
@@ -115,34 +188,13 @@ impl Shared {
         self.status().state.refusal()
     }
 
-    /// Submits a flight, and warns of znodes that will be open to everyone. Flights reach the server
-    /// in the order of these calls. An error has the client's path.
-    pub(crate) fn submit(
-        &self,
-        mut flight: Flight,
-        root: Root,
-        owner: OwnerId,
-        sink: ReplySink,
-        watcher: Option<WatchSender>,
-    ) -> Result<Token, OpError> {
-        if root == Root::Client {
-            flight_to_server(&self.chroot, &mut flight);
-        }
-        for operation in &flight.operations {
-            self.access.check(&operation.request);
-        }
-        self.enqueue(flight, owner, sink, watcher).map_err(|mut error| {
-            error_to_client(&self.chroot, &mut error);
-            error
-        })
-    }
-
     fn enqueue(
         &self,
         flight: Flight,
         owner: OwnerId,
         sink: ReplySink,
         watcher: Option<WatchSender>,
+        quota: Option<(OwnerId, Limits)>,
     ) -> Result<Token, OpError> {
         let is_counted = sink.is_counted();
         if is_counted && let Err(count) = self.ends.queued.add(self.queued_max) {
@@ -156,15 +208,25 @@ impl Shared {
             });
         }
         let token = self.fresh_token();
-        let command = Command::Submit { token, owner, flight, sink, watcher };
+        let command = match quota {
+            None => Command::Submit { token, owner, flight, sink, watcher },
+            Some(quota) => {
+                let limited = Limited { token, owner, flight, sink, watcher, quota };
+                Command::SubmitLimited(Box::new(limited))
+            }
+        };
         self.ends.commands.send(command).map_err(|SendError(command)| {
             if is_counted {
                 self.ends.queued.remove();
             }
-            let Command::Submit { flight, .. } = command else {
+            let target = if let Command::Submit { flight, .. } = command {
+                flight.target()
+            } else if let Command::SubmitLimited(limited) = command {
+                limited.flight.target()
+            } else {
                 unreachable!("it was built above")
             };
-            self.refusal().about(flight.target())
+            self.refusal().about(target)
         })?;
         Ok(token)
     }

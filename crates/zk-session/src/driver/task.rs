@@ -27,7 +27,6 @@ use super::sasl::{Prepared, Sasl, Stepping};
 use super::transport::{Stream, Transport};
 use crate::host::Host;
 use crate::machine::{Attempt, Event, SaslInput, SessionMachine};
-use crate::path::Chroot;
 use crate::time::Time;
 
 /// Maximum number of bytes per read.
@@ -94,7 +93,6 @@ impl Driver {
         machine: SessionMachine,
         clock: Clock,
         access: Arc<Access>,
-        chroot: Chroot,
         transport: Arc<dyn Transport>,
         sasl: Option<Sasl>,
         ends: DriverEnds,
@@ -125,7 +123,7 @@ impl Driver {
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
             armed: None,
             pulse,
-            router: Router::new(chroot, status, log, Meter::new(totals), queued, last_end),
+            router: Router::new(status, log, Meter::new(totals), queued, last_end),
         }
     }
 
@@ -369,7 +367,7 @@ impl Driver {
     fn handle_command(&mut self, now: Time, command: Command) {
         // More flights usually follow a flight, and the error of a refused one can wait until they
         // are submitted.
-        let is_submit = matches!(command, Command::Submit { .. });
+        let is_submit = matches!(command, Command::Submit { .. } | Command::SubmitLimited(_));
         if let Command::ChangeAuth(..) = command
             && !self.machine.has_auth()
             && self.sasl.is_none()
@@ -574,15 +572,7 @@ mod tests {
             let (handles, driver_ends) = channels(machine.status(), clock.now());
             let access = Arc::new(Access::new(None, false));
             let transport = Arc::new(transport);
-            let driver = Driver::new(
-                machine,
-                clock,
-                access,
-                Chroot::default(),
-                transport,
-                None,
-                driver_ends,
-            );
+            let driver = Driver::new(machine, clock, access, transport, None, driver_ends);
             Self { driver, handles }
         }
     }

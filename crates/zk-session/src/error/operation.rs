@@ -28,7 +28,8 @@ pub enum OpError {
     #[error("a server refused the credentials of the client; check its `auth` and `sasl`")]
     AuthFailed,
     /// The chroot of the connect string does not exist on the servers: somebody has deleted it, or
-    /// the client was built not to create it.
+    /// the client was built not to create it. Or it is the root of a handle that does not exist; see
+    /// [`Client::rooted_at`](crate::Client::rooted_at).
     #[error("{}", MissingChroot { chroot, path })]
     ChrootMissing {
         /// The path of the chroot on the servers.
@@ -315,8 +316,8 @@ impl fmt::Display for MissingChroot<'_> {
         let Self { chroot, path } = self;
         write!(
             f,
-            "cannot create {path:?}: the chroot {chroot:?} of the connect string does not exist on \
-             the servers; create it, or let `create_chroot` do that when a client connects"
+            "cannot create {path:?}: the chroot {chroot:?} does not exist on the servers; create it, \
+             or let `create_chroot` do that when a client connects"
         )
     }
 }

@@ -60,6 +60,7 @@ mod keeper;
 pub(crate) mod lease;
 mod open_flights;
 mod persistent;
+mod quota;
 mod rebalance;
 mod reply_size;
 pub(crate) mod sample;
@@ -84,6 +85,7 @@ pub use self::flight::{Flight, Operation, OwnerId, Reply, Token, WatchId, WatchN
 pub use self::hosts::Attempt;
 pub use self::lease::{Lease, LeaseClock, LeaseDefect, SlowCommits};
 pub use self::persistent::WatchMode;
+pub use self::quota::Limits;
 pub use self::sasl::{SaslInput, SaslStep};
 pub use self::session::{AuthChange, SessionMachine};
 pub use self::status::{Change, EndCause, SessionState, Status};

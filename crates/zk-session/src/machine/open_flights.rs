@@ -13,6 +13,7 @@ use bytestring::ByteString;
 use jute_codec::{OpCode, Response};
 
 use super::flight::{Flight, Operation, OwnerId, Reply, Token};
+use super::quota::{Limits, Quotas};
 use super::shared_list::{SharedLists, Subscriber};
 use crate::error::{OpError, Outcome, Target};
 use crate::time::Time;
@@ -29,6 +30,8 @@ pub(super) struct OpenFlights {
     /// Deadlines of open flights.
     deadlines: BTreeSet<(Time, Token)>,
     lists: SharedLists,
+    /// The flights of limited handles, if there are any.
+    quotas: Option<Box<Quotas>>,
     /// Number of operations that count against the limit of the client.
     outstanding: usize,
 }
@@ -112,9 +115,56 @@ impl OpenFlights {
         self.waiting.remove(&place)
     }
 
-    /// Takes all flights that wait for a connection. They remain open.
+    /// Takes all flights that wait for a connection, or because of their limits. They remain open.
     pub(super) fn take_all_waiting(&mut self) -> impl Iterator<Item = (Token, Flight)> + use<> {
-        std::mem::take(&mut self.waiting).into_values()
+        let mut all = std::mem::take(&mut self.waiting);
+        if let Some(quotas) = &mut self.quotas {
+            all.append(&mut quotas.take_all());
+        }
+        all.into_values()
+    }
+
+    /// Holds an open flight of a limited handle until its limits admit it.
+    pub(super) fn hold(&mut self, token: Token, id: OwnerId, limits: Limits, flight: Flight) {
+        let place = self.open.get(&token).expect("a flight that is held is open").place;
+        self.quotas.get_or_insert_default().hold(id, limits, place, token, flight);
+    }
+
+    /// Returns the number of flights of a limited handle that are held.
+    pub(super) fn held_len(&self, id: OwnerId) -> usize {
+        self.quotas.as_ref().map_or(0, |quotas| quotas.held_len(id))
+    }
+
+    /// Lets the flights that their limits admit now wait for a connection.
+    pub(super) fn admit_held(&mut self, now: Time) {
+        while let Some((place, token, flight)) =
+            self.quotas.as_mut().and_then(|quotas| quotas.admit(now))
+        {
+            self.waiting.insert(place, (token, flight));
+        }
+    }
+
+    /// Returns when the next flight is admitted, unless another one has to complete before.
+    pub(super) fn next_admission(&self) -> Option<Time> {
+        self.quotas.as_ref()?.due()
+    }
+
+    /// Returns true if there are, or were, flights of limited handles.
+    pub(super) fn is_limited(&self) -> bool {
+        self.quotas.is_some()
+    }
+
+    /// Gives back the place of a flight whose request is no longer in flight.
+    pub(super) fn release(&mut self, token: Token) {
+        if let Some(quotas) = &mut self.quotas {
+            quotas.release(token);
+        }
+    }
+
+    /// Takes the flight at a place that waits for a connection, or because of its limits.
+    fn take_unsent(&mut self, place: u64) -> Option<(Token, Flight)> {
+        let held = |quotas: &mut Box<Quotas>| quotas.take(place);
+        self.waiting.remove(&place).or_else(|| self.quotas.as_mut().and_then(held))
     }
 
     /// Takes a flight out of the queue of waiting flights, and returns its operations. It remains
@@ -122,14 +172,15 @@ impl OpenFlights {
     pub(super) fn withdraw(&mut self, token: Token) -> Option<Vec<Operation>> {
         let open = self.open.get(&token).filter(|open| open.connection == 0)?;
         // If the flight consists of parked shared lists only, it is no longer in the queue.
-        let waiting = self.waiting.remove(&open.place);
+        let place = open.place;
+        let waiting = self.take_unsent(place);
         Some(waiting.map(|(_, flight)| flight.operations).unwrap_or_default())
     }
 
     /// Discards a flight. Operations that were not sent never will be.
     pub(super) fn cancel(&mut self, token: Token) {
         if let Some(open) = self.remove(token) {
-            self.waiting.remove(&open.place);
+            self.take_unsent(open.place);
         }
     }
 
@@ -137,6 +188,9 @@ impl OpenFlights {
     fn remove(&mut self, token: Token) -> Option<OpenFlight> {
         let open = self.open.remove(&token)?;
         self.outstanding -= open.counted;
+        if open.connection == 0 {
+            self.release(token);
+        }
         if let Some(at) = open.deadline {
             self.deadlines.remove(&(at, token));
         }
@@ -323,6 +377,7 @@ impl OpenFlights {
         has_none
             && self.outstanding == 0
             && self.deadlines.is_empty()
+            && self.quotas.as_ref().is_none_or(|quotas| quotas.is_empty())
             && self.lists.take_parked().is_empty()
     }
 }

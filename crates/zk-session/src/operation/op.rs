@@ -15,8 +15,8 @@ use crate::driver::command::{Command, ReplySink, WatchSender};
 use crate::driver::shared::Shared;
 use crate::error::{OpError, Outcome, Target};
 use crate::machine::{Flight, Operation, OwnerId, Reply, Token};
+use crate::operation::terms::Terms;
 use crate::time::NO_LIMIT;
-use crate::types::SessionId;
 
 /// A pending operation.
 ///
@@ -62,44 +62,29 @@ impl<T, E: From<OpError>> Op<T, E> {
     /// Submits an operation. If a watcher is given, it receives the event of the watch.
     pub(crate) fn submit(
         shared: &Arc<Shared>,
+        terms: Option<&Terms>,
         root: Root,
         operation: Operation,
         watcher: Option<(OwnerId, WatchSender)>,
-        convert: impl FnOnce(Result<Response, OpError>) -> Result<T, E> + Send + 'static,
-    ) -> Self {
-        let flight = Flight { operations: vec![operation], session: None, deadline: None };
-        Self::enqueue(shared, root, flight, watcher, Box::new(|answer| convert(answer.result)))
-    }
-
-    /// Submits an operation. If a session is given, the operation fails in any other session
-    /// without being sent.
-    pub(crate) fn submit_in(
-        shared: &Arc<Shared>,
-        root: Root,
-        session: Option<SessionId>,
-        operation: Operation,
         convert: impl FnOnce(Answer) -> Result<T, E> + Send + 'static,
     ) -> Self {
+        let session = terms.and_then(|terms| terms.session);
+        let quota = terms.and_then(|terms| terms.quota);
         let flight = Flight { operations: vec![operation], session, deadline: None };
-        Self::enqueue(shared, root, flight, None, Box::new(convert))
-    }
-
-    fn enqueue(
-        shared: &Arc<Shared>,
-        root: Root,
-        flight: Flight,
-        watcher: Option<(OwnerId, WatchSender)>,
-        convert: Convert<T, E>,
-    ) -> Self {
         let (owner, watcher) = watcher.unzip();
         let owner = owner.unwrap_or(OwnerId::NONE);
         let (sender, reply) = oneshot::channel();
-        match shared.submit(flight, root, owner, ReplySink::Once(sender), watcher) {
+        let sink = ReplySink::Once(sender);
+        let op = match shared.submit(flight, root, owner, sink, watcher, quota) {
             Err(error) => Self::failed(error),
             Ok(token) => {
-                let shared = Arc::clone(shared);
+                let (shared, convert) = (Arc::clone(shared), Box::new(convert));
                 Self { state: State::Waiting { shared, token, reply, convert } }
             }
+        };
+        match terms.and_then(|terms| terms.timeout) {
+            Some(timeout) => op.timeout(timeout),
+            None => op,
         }
     }
 }
@@ -139,12 +124,14 @@ impl<T, E: From<OpError>> Future for Op<T, E> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         if let State::Waiting { reply, .. } = &mut self.state {
             let Poll::Ready(received) = Pin::new(reply).poll(cx) else { return Poll::Pending };
-            let State::Waiting { convert, .. } = std::mem::replace(&mut self.state, State::Done)
+            let State::Waiting { shared, convert, .. } =
+                std::mem::replace(&mut self.state, State::Done)
             else {
                 unreachable!("matched above")
             };
             let (result, refused) = match received {
                 Ok(mut reply) => {
+                    shared.receive(&mut reply);
                     (reply.results.pop().expect("one operation has one result"), reply.refused)
                 }
                 // The task was dropped with its runtime, so whether the request was sent is

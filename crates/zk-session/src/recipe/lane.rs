@@ -80,7 +80,7 @@ impl Lane {
             self.shared.access.complete(&self.shared.chroot, &mut operation.request);
         }
         let sink = ReplySink::Lane(self.id);
-        let token = self.shared.submit(flight, Root::Client, self.id, sink, None)?;
+        let token = self.shared.submit(flight, Root::Client, self.id, sink, None, None)?;
         self.pending.push_back((token, count));
         Ok(token)
     }
@@ -156,9 +156,13 @@ impl Lane {
     }
 
     /// Updates the lane's state.
-    fn receive(&mut self, event: LaneEvent) -> LaneEvent {
-        match event {
-            LaneEvent::Reply { token, .. } => self.remove_pending(token),
+    fn receive(&mut self, mut event: LaneEvent) -> LaneEvent {
+        match &mut event {
+            LaneEvent::Reply { token, reply } => {
+                self.shared.receive(reply);
+                let token = *token;
+                self.remove_pending(token);
+            }
             LaneEvent::Alarm => self.alarm = None,
             LaneEvent::Change(_) | LaneEvent::Stopped | LaneEvent::Watch { .. } => {}
         }
@@ -212,8 +216,8 @@ impl Lane {
         let before = self.shared.status();
         let mut status = self.shared.ends.status.clone();
         // A strong reference would keep the client open until the reconnect.
-        let shared = Arc::downgrade(&self.shared);
-        self.shared.janitor.defer_sweep(path.clone(), async move {
+        let shared = self.shared.downgrade();
+        self.shared.janitor.defer_sweep(self.shared.chroot.to_server(path), async move {
             let is_decided = |now: &Status| {
                 now.session != before.session
                     || (now.state == SessionState::Connected && now.connection > before.connection)
@@ -243,8 +247,8 @@ impl Lane {
     {
         let session = self.shared.status().session;
         let mut status = self.shared.ends.status.clone();
-        let shared = Arc::downgrade(&self.shared);
-        self.shared.janitor.defer_duty(path.clone(), async move {
+        let shared = self.shared.downgrade();
+        self.shared.janitor.defer_duty(self.shared.chroot.to_server(path), async move {
             let session_ended = async {
                 let _ = status.wait_for(|now| now.session != session).await;
             };

@@ -41,7 +41,7 @@ impl Session {
     ///
     /// Cancel safe: a dropped future reserves nothing.
     pub async fn reserve_slot(&self, path: &ByteString) -> Slot {
-        self.shared.janitor.reserve(path.clone()).await
+        self.shared.janitor.reserve(self.shared.chroot.to_server(path)).await
     }
 
     /// Returns the number of slots in use: held locks, attempts and cleanups of this client.
@@ -71,7 +71,8 @@ impl Session {
     /// Like [`count_notice`](Self::count_notice), but counts the messages about a path as one.
     /// Returns `None` if this path was counted in this minute.
     pub fn count_notice_about(&self, notice: Notice, path: &str) -> Option<u32> {
-        self.shared.notices.count_path(notice, path, self.now())
+        let path = self.shared.chroot.to_server(&path.into());
+        self.shared.notices.count_path(notice, &path, self.now())
     }
 
     /// Returns the operations of a multi, for a flight of a lane. Creates without an access control
@@ -83,10 +84,10 @@ impl Session {
     pub fn operations(&self, mut multi: Multi) -> Result<Vec<MultiOp>, OpError> {
         match multi.invalid.take() {
             Some(error) => Err(error),
-            None => Ok(multi.into_ops(|path| {
-                let Shared { access, chroot, .. } = &*self.shared;
-                access.default_acl(chroot, path)
-            })),
+            None => {
+                let (access, chroot) = (&self.shared.access, &self.shared.chroot);
+                Ok(multi.into_ops(|path| access.default_acl(chroot, path)))
+            }
         }
     }
 

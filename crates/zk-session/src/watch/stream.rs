@@ -10,7 +10,7 @@ use jute_codec::{
     AddWatchMode, AddWatchRequest, ErrorCode, Request, Response, WatcherType, WatchesRequest,
 };
 
-use crate::chroot::translate::Root;
+use crate::chroot::translate::{Root, event_to_client};
 use crate::client::Client;
 use crate::driver::command::{Command, WatchSender};
 use crate::driver::shared::Shared;
@@ -107,8 +107,8 @@ impl Client {
         let request = Request::AddWatch(AddWatchRequest { path, mode });
         let operation = Operation::watched(request, WatchNumber::FIRST);
         let watcher = Some((owner, WatchSender::Stream(sender)));
-        Op::submit(shared, Root::Client, operation, watcher, move |result| {
-            let _: Response = result?;
+        self.enqueue(Root::Client, operation, watcher, move |answer| {
+            let _: Response = answer.result?;
             Ok(stream)
         })
     }
@@ -146,7 +146,8 @@ impl Client {
     ) -> Op<T> {
         match path::validate(path) {
             Ok(()) => {
-                Op::submit(self.shared(), Root::Client, Operation::new(request), None, convert)
+                let operation = Operation::new(request);
+                self.enqueue(Root::Client, operation, None, |answer| convert(answer.result))
             }
             Err(error) => Op::failed(error),
         }
@@ -162,7 +163,8 @@ impl WatchStream {
     ///
     /// Fails if the session has ended, the client is closed, or a server cannot restore the watch.
     pub async fn next(&mut self) -> Result<WatchItem, WatchEnded> {
-        poll_fn(|cx| self.items.poll_next(cx)).await
+        let item = poll_fn(|cx| self.items.poll_next(cx)).await?;
+        Ok(self.seen(item))
     }
 
     /// Returns the next item if there is one.
@@ -171,7 +173,15 @@ impl WatchStream {
     ///
     /// Fails like [`next`](Self::next).
     pub fn try_next(&mut self) -> Result<Option<WatchItem>, WatchEnded> {
-        self.items.try_next().transpose()
+        Ok(self.items.try_next().transpose()?.map(|item| self.seen(item)))
+    }
+
+    /// Gives an item from the session's task the paths of the handle that set the watch.
+    fn seen(&self, mut item: WatchItem) -> WatchItem {
+        if let WatchItem::Event(event) = &mut item {
+            event_to_client(&self.shared.chroot, event);
+        }
+        item
     }
 
     /// Returns the watched path.

@@ -242,7 +242,10 @@ impl SessionMachine {
             self.measure(&pending, Fate::Lost);
             let error = OpError::connection_loss(outcome).about(pending.target());
             match pending.purpose {
-                Purpose::Operation { token, index, .. } => self.settle(token, index, Err(error)),
+                Purpose::Operation { token, index, .. } => {
+                    self.flights.release(token);
+                    self.settle(token, index, Err(error));
+                }
                 Purpose::SharedList(path) => self.settle_list(&path, &Err(error)),
                 // The machine repeats these requests on the next connection if they are still
                 // needed.

@@ -6,6 +6,7 @@ use super::{Phase, SessionMachine};
 use crate::error::{OpError, Outcome, Target};
 use crate::machine::event::Event;
 use crate::machine::flight::{Flight, Operation, OwnerId, Reply, Token};
+use crate::machine::quota::Limits;
 use crate::machine::shared_list::Subscriber;
 use crate::time::Time;
 
@@ -18,7 +19,27 @@ impl SessionMachine {
         let is_full = self.flights.outstanding() + places > self.config.outstanding_limit;
         let waiting = self.flights.outstanding();
         let queue_full = is_full.then(|| OpError::QueueFull { waiting, target: Target::UNKNOWN });
-        self.accept(token, owner, flight, places, queue_full);
+        self.accept(token, owner, flight, places, queue_full, None);
+    }
+
+    /// Like [`submit`](Self::submit), for a flight of a limited handle: the number of the handle, and
+    /// its limits. The handle may have half of the places of `outstanding_limit`.
+    pub fn submit_limited(
+        &mut self,
+        now: Time,
+        token: Token,
+        owner: OwnerId,
+        flight: Flight,
+        quota: (OwnerId, Limits),
+    ) {
+        self.advance(now);
+        let places = flight.operations.len();
+        let limit = self.config.outstanding_limit;
+        let (all, waiting) = (self.flights.outstanding(), self.flights.held_len(quota.0));
+        let is_full = all + places > limit || waiting >= limit.div_ceil(2);
+        let waiting = if waiting >= limit.div_ceil(2) { waiting } else { all };
+        let queue_full = is_full.then(|| OpError::QueueFull { waiting, target: Target::UNKNOWN });
+        self.accept(token, owner, flight, places, queue_full, Some(quota));
     }
 
     /// Like [`submit`](Self::submit), but the flight does not count against `outstanding_limit` and
@@ -27,7 +48,7 @@ impl SessionMachine {
     /// requests of other callers.
     pub fn submit_uncounted(&mut self, now: Time, token: Token, owner: OwnerId, flight: Flight) {
         self.advance(now);
-        self.accept(token, owner, flight, 0, None);
+        self.accept(token, owner, flight, 0, None, None);
     }
 
     /// Opens a flight that uses up `places` of `outstanding_limit`, or refuses it. `queue_full` is
@@ -39,6 +60,7 @@ impl SessionMachine {
         flight: Flight,
         places: usize,
         queue_full: Option<OpError>,
+        quota: Option<(OwnerId, Limits)>,
     ) {
         if let Some(error) = self.refusal(&flight).or(queue_full) {
             let reply = Reply::unsent(&flight, &error);
@@ -46,6 +68,11 @@ impl SessionMachine {
             return;
         }
         self.flights.open(token, owner, &flight, places);
+        if let Some((id, limits)) = quota {
+            self.flights.hold(token, id, limits, flight);
+            self.send_waiting();
+            return;
+        }
         // Flights must be sent in the order of submission, so send the waiting ones first.
         self.send_waiting();
         if !self.flights.are_waiting() && self.may_send_flight(token, &flight) {
@@ -82,6 +109,7 @@ impl SessionMachine {
     pub fn cancel(&mut self, now: Time, token: Token) {
         self.advance(now);
         self.flights.cancel(token);
+        self.send_admitted();
     }
 
     /// Withdraws a flight. If none of it was sent, it completes with [`OpError::Recalled`] and will
@@ -90,6 +118,14 @@ impl SessionMachine {
         self.advance(now);
         if let Some(unsent) = self.flights.withdraw(token) {
             self.complete_flight(token, &unsent, &OpError::Recalled { target: Target::UNKNOWN });
+            self.send_admitted();
+        }
+    }
+
+    /// Sends what a flight that will not be sent has left its place to.
+    fn send_admitted(&mut self) {
+        if self.flights.is_limited() {
+            self.send_waiting();
         }
     }
 

@@ -190,6 +190,9 @@ impl SessionMachine {
         body: Reader,
         oversized: Option<usize>,
     ) -> Result<(), DisconnectCause> {
+        if let Purpose::Operation { token, .. } = &pending.purpose {
+            self.flights.release(*token);
+        }
         if let Purpose::CatchUp
         | Purpose::Close
         | Purpose::CreateChroot { .. }
@@ -317,6 +320,7 @@ impl SessionMachine {
                     // The connection ends in any case.
                     let _ = self.set_watch(watch, pending.op, code, subject.path(), false);
                 }
+                self.flights.release(token);
                 self.settle(token, index, Err(unsupported));
             }
             Purpose::SetWatches => {

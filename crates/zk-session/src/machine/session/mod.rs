@@ -267,7 +267,10 @@ impl SessionMachine {
     /// this time on.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {
-        self.timers.next().into_iter().chain(self.flights.next_deadline()).min()
+        // Nothing is admitted without a connection that accepts it.
+        let admission = self.flights.next_admission().filter(|_| self.may_send());
+        let flights = self.flights.next_deadline().into_iter().chain(admission);
+        self.timers.next().into_iter().chain(flights).min()
     }
 
     /// Processes all deadlines that have passed at `now`.

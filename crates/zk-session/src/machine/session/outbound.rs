@@ -34,6 +34,7 @@ impl SessionMachine {
     /// Sends waiting flights and due lists until the connection accepts no more.
     pub(super) fn send_waiting(&mut self) {
         while self.may_send() {
+            self.flights.admit_held(self.now);
             // Send lists first: the flights that wait for them were submitted before those in the
             // queue.
             let list = &mut std::iter::once(OpCode::GET_CHILDREN);
