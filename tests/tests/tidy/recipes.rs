@@ -13,7 +13,7 @@ const SOURCE: &str = "crates/zk-recipes/src/";
 
 /// Folders of the crate that are no recipes, but code that recipes share.
 pub(crate) const SHARED_FOLDERS: &[&str] =
-    &["acquire", "engine", "guard", "lock", "machine", "queue"];
+    &["acquire", "engine", "guard", "lock", "machine", "presence", "queue"];
 
 /// A recipe, as the places name it.
 pub(crate) struct Recipe {
