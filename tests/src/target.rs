@@ -232,16 +232,12 @@ impl Fixture {
 
     /// Starts a proxy in front of the first server, and connects a client through it.
     ///
-    /// The client waits so long for each handshake that a busy server replies to all of them. A
-    /// server that finds the request of an abandoned handshake later closes the connection that the
-    /// session uses by then, and the test would lose a connection that no fault has cut.
-    ///
     /// # Panics
     ///
     /// If the client cannot connect.
     pub async fn proxied(&self) -> (Proxy, Client) {
         let proxy = self.proxy().await;
-        let builder = self.builder_at(proxy.addr()).connect_timeout(PATIENCE / 2);
+        let builder = self.builder_at(proxy.addr()).connect_timeout(Duration::from_millis(500));
         let client = builder.connect().await.expect("the observer was connected");
         (proxy, client)
     }

@@ -13,7 +13,7 @@ const SOURCE: &str = "crates/zk-recipes/src/";
 
 /// Folders of the crate that are no recipes, but code that recipes share.
 pub(crate) const SHARED_FOLDERS: &[&str] =
-    &["acquire", "engine", "guard", "lock", "machine", "presence", "queue"];
+    &["acquire", "engine", "guard", "lock", "machine", "queue"];
 
 /// A recipe, as the places name it.
 pub(crate) struct Recipe {
@@ -42,6 +42,7 @@ pub(crate) const RECIPES: &[Recipe] = &[
     recipe("holder", "Holder", "holder"),
     recipe("multi_lock", "MultiLock", "multi_lock"),
     recipe("named", "NamedLocks", "named_locks"),
+    recipe("presence", "Presence", "presence"),
     recipe("rw", "RwLock", "rw_lock"),
     recipe("semaphore", "Semaphore", "semaphore"),
     recipe("settled", "SettledClient", "settled"),
