@@ -74,6 +74,9 @@ impl Membership {
     /// [`GroupError::Ended`] if the membership had ended before. [`RecipeError::Refused`] if the
     /// server refuses to delete the znode, which the client then tries again in the background for
     /// as long as the session lives. [`RecipeError::TimedOut`] after the group's timeout.
+    ///
+    /// [`RecipeError::Refused`]: crate::RecipeError::Refused
+    /// [`RecipeError::TimedOut`]: crate::RecipeError::TimedOut
     pub fn leave(self) -> Call<Released, GroupError> {
         self.stay.leave()
     }
