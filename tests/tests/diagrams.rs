@@ -10,8 +10,8 @@ use jute_codec::OpCode;
 use zk_recipes::kind::Kind;
 use zk_recipes::{
     Acquire, Client, ClientBuilder, Clock, CreateMode, DoubleBarrier, Election, ExclusiveLock,
-    FairLock, Group, GroupChange, LockState, MultiLock, NamedLocks, Outcome, RwLock, Semaphore,
-    SessionId, SharedValue, WorkQueue,
+    FairLock, Group, GroupChange, LockState, MultiLock, NamedLocks, Outcome, Presence, RwLock,
+    Semaphore, SessionId, SharedValue, WorkQueue,
 };
 use zk_session::{CloseOutcome, Host, SessionState};
 use zk_tests::diagram::{self, Note};
@@ -260,6 +260,21 @@ fn a_member_that_leaves() {
         assert!(matches!(left, GroupChange::Left(_)), "{left:?}");
         sleep_ms(200).await;
         run.draw("internals/recipes/group.md", "a member", "/members");
+    });
+}
+
+#[test]
+fn a_presence_that_comes_back() {
+    run(async {
+        let run = Run::start(&["/services"]).await;
+        let builder = Presence::builder(&run.one, "/services/a").expect("the path is valid");
+        let presence = builder.begin("10.0.0.7").await.expect("nothing is in the way");
+        sleep_ms(200).await;
+        run.two.delete("/services/a", None).await.expect("it exists");
+        sleep_ms(200).await;
+        presence.close().await.expect("the server is there");
+        sleep_ms(200).await;
+        run.draw("internals/recipes/presence.md", "a presence", "/services");
     });
 }
 

@@ -17,7 +17,7 @@ use zk_recipes::machines::{
 };
 use zk_recipes::{
     Acl, Barrier, Client, Counter, CreateMode, DoubleBarrier, ExclusiveLock, FairLock, Group,
-    LockError, NamedLocks, OpError, Outcome, RwLock, Semaphore, SessionId, SettledClient,
+    LockError, NamedLocks, OpError, Outcome, Presence, RwLock, Semaphore, SessionId, SettledClient,
     SharedValue, Time, Tree, WorkQueue,
 };
 use zk_session::recipe::{Flight, Reply};
@@ -454,6 +454,9 @@ async fn failing_calls(client: &Client) -> Vec<(&'static str, Call<Result<(), St
     let group = Group::new(client, "/p/group").expect("legal");
     let members = group.members();
     let joining = group.clone();
+    let present = Presence::builder(client, "/p/presence").expect("legal");
+    let closing = present.begin("").await.expect("nothing is in the way");
+    let beginning = Presence::builder(client, "/p/presence-2").expect("legal");
     let named = NamedLocks::builder(client, "/p/named").expect("legal").build().expect("legal");
     let named = named.lock("a").expect("legal");
     let value = SharedValue::new(client, "/p/value").expect("legal");
@@ -482,6 +485,8 @@ async fn failing_calls(client: &Client) -> Vec<(&'static str, Call<Result<(), St
         call("enter", double.enter().into_future()),
         call("leave", inside.expect("alone").leave().into_future()),
         call("members", members),
+        call("begin a presence", async move { beginning.begin("").await }),
+        call("close a presence", async move { closing.close().await }),
         call("get a value", async move { value.get().await }),
         call("add", async move { counter.add(1).await }),
         call("join", async move { joining.join("a", "").await }),

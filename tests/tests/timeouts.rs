@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use zk_recipes::{
     Barrier, Call, Client, Counter, CreateMode, DoubleBarrier, Election, ExclusiveLock, FairLock,
-    Group, Holder, Multi, MultiLock, RwLock, Semaphore, SettledClient, SharedValue, Tree,
+    Group, Holder, Multi, MultiLock, Presence, RwLock, Semaphore, SettledClient, SharedValue, Tree,
     WorkQueue, request_revocation,
 };
 use zk_session::recipe::Session;
@@ -153,6 +153,10 @@ async fn of_data(client: &Client) -> Vec<(&'static str, Begin)> {
     ensuring.ensure("/p/tree/a").await.expect("it is created");
     let member = group.join("leaves", "").await.expect("the id is free");
     let changed = group.join("changes", "").await.expect("the id is free");
+    let begun = |path| Presence::builder(client, path).expect("legal").begin("");
+    let closing = begun("/p/presence").await.expect("nothing is in the way");
+    let present = begun("/p/presence-2").await.expect("nothing is in the way");
+    let beginning = begun("/p/presence-3");
     let [get, set, compare, update] = std::array::from_fn(|_| value.clone());
     let [sum, add, swap] = std::array::from_fn(|_| counter.clone());
     let [members, join] = std::array::from_fn(|_| group.clone());
@@ -168,6 +172,9 @@ async fn of_data(client: &Client) -> Vec<(&'static str, Begin)> {
         call("join", move || join.join("joins", "")),
         call("leave the group", move || member.leave()),
         borrowing("new data", async move || changed.set_data("x").timeout(TIMEOUT).await),
+        call("begin a presence", move || beginning),
+        call("close a presence", move || closing.close()),
+        borrowing("data of a presence", async move || present.set_data("x").timeout(TIMEOUT).await),
         call("read, settled", move || reading.behind_barrier().get_data("/p/tree")),
         call("create, settled", move || {
             creating.create_with_parents("/p/settled/a", "", CreateMode::Persistent)

@@ -49,6 +49,7 @@
 //! | one lock for each order, user or file | [`NamedLocks`] | a [`FairLock`] |
 //! | items that consumers lease | [`WorkQueue`] | [`Leased`] |
 //! | to know which processes take part | [`Group`] | [`Membership`], [`GroupWatch`] |
+//! | a znode that exists for as long as you want | [`Presence`] | |
 //! | tasks that wait until another one opens a barrier | [`Barrier`] | |
 //! | participants that enter and leave together | [`DoubleBarrier`] | [`Inside`] |
 //! | data that clients compare and set | [`SharedValue`] | [`Versioned`], [`ValueChanges`] |
@@ -80,6 +81,7 @@
 //!   cannot be delivered, for a [`BlockReason`].
 //! - [`Group`], built by a [`GroupBuilder`]: a [`GroupWatch`] yields each [`GroupChange`] of a
 //!   [`Member`]; a [`Membership`] has a [`MembershipState`], with an [`Absence`] or an [`Ending`].
+//! - [`Presence`], begun by a [`PresenceBuilder`], has a [`PresenceState`], with an [`Absence`].
 //! - [`Barrier`], built by a [`BarrierBuilder`], and [`DoubleBarrier`], built by a
 //!   [`DoubleBarrierBuilder`].
 //!
@@ -118,13 +120,13 @@
 //!   to a guard, [`MultiLockError`] and [`MultiReleaseError`] to several locks.
 //! - Operations of recipes are [`Call`]s, which take a timeout, or [`ScopedCall`]s if they borrow from
 //!   their caller. What waits for the next event has none, since the event may never happen: `next`
-//!   of a stream, [`Membership::changed`], [`Cache::complete`], and the calls that run a body of
-//!   work. All of them are cancel safe, so the timer of your runtime is enough for these.
+//!   of a stream, [`Membership::changed`], [`Presence::changed`], [`Cache::complete`], and the calls
+//!   that run a body of work. All of them are cancel safe, so the timer of your runtime is enough for these.
 //! - [`TimedOut`] says what a call had [`LastSeen`] when its time was up: for example, its
 //!   [`Predecessor`].
 //! - Recipes that are no locks fail with a [`RecipeError`], or with one of their own:
-//!   [`CacheError`], [`GroupError`], [`SettledError`], [`ValueError`], [`WorkQueueError`]. A [`FailedAction`] is what
-//!   the servers were asked for.
+//!   [`CacheError`], [`GroupError`], [`PresenceError`], [`SettledError`], [`ValueError`],
+//!   [`WorkQueueError`]. A [`FailedAction`] is what the servers were asked for.
 //! - Operations of the client fail with an [`OpError`], which has an [`Outcome`], an [`ErrorCode`] of
 //!   a server, and a [`Target`]. [`ConnectError`] and [`ConnectionFailure`] say why there is no
 //!   connection, [`ConfigError`] which option is invalid, [`HandOverError`] why a session was
@@ -224,6 +226,8 @@ mod multi_lock;
 #[cfg(feature = "tokio")]
 mod named;
 #[cfg(feature = "tokio")]
+mod presence;
+#[cfg(feature = "tokio")]
 mod settled;
 #[cfg(feature = "tokio")]
 mod shared_value;
@@ -260,8 +264,8 @@ pub use crate::{
     exclusive::{ExclusiveGuard, ExclusiveLock},
     fair::{FairLock, Naming},
     group::{
-        Absence, Ending, Group, GroupBuilder, GroupChange, GroupError, GroupWatch, Member,
-        Membership, MembershipState,
+        Ending, Group, GroupBuilder, GroupChange, GroupError, GroupWatch, Member, Membership,
+        MembershipState,
     },
     guard::{FencingToken, Guard, LockStatus, Run, TransactionError, request_revocation},
     holder::{Holder, Level},
@@ -271,6 +275,7 @@ pub use crate::{
     lock::stats::LockStats,
     multi_lock::{MultiGuard, MultiLock, MultiLockBuilder, MultiLockError, MultiReleaseError},
     named::NamedLocks,
+    presence::{Absence, Presence, PresenceBuilder, PresenceError, PresenceState},
     rw::{DowngradeError, ReadGuard, RwLock, RwNaming, WriteGuard},
     semaphore::{PermitGuard, PermitLimit, Semaphore},
     settled::{NewZnode, SettledClient, SettledError},
@@ -364,6 +369,8 @@ mod pages {
     struct Election;
     #[doc = include_str!("../../../docs/recipes/group.md")]
     struct Groups;
+    #[doc = include_str!("../../../docs/recipes/presence.md")]
+    struct Presences;
     #[doc = include_str!("../../../docs/recipes/cache.md")]
     struct Caches;
     #[doc = include_str!("../../../docs/recipes/work_queue.md")]

@@ -16,6 +16,7 @@ use crate::guard::TransactionError;
 use crate::lock::error::{LockError, LostReason, Stopped};
 use crate::lock::outcome::Released;
 use crate::multi_lock::{MultiLockError, MultiReleaseError};
+use crate::presence::PresenceError;
 use crate::rw::DowngradeError;
 use crate::settled::SettledError;
 use crate::shared_value::{Revision, ValueError, Versioned};
@@ -274,6 +275,16 @@ fn others(out: &mut String) {
             GroupError::IdTaken { path: path(), session },
             GroupError::NotEphemeral { path: path() },
             GroupError::Recipe(RecipeError::Closed),
+        ]
+    );
+    messages!(
+        out,
+        PresenceError { Ended, NotEphemeral, Recipe, Taken },
+        [
+            PresenceError::Ended,
+            PresenceError::NotEphemeral { path: path() },
+            PresenceError::Recipe(RecipeError::Closed),
+            PresenceError::Taken { path: path(), session },
         ]
     );
     let revision = Revision { version: Version(3), czxid: Zxid(7) };

@@ -201,6 +201,11 @@ pub enum What {
     Departed { round: Round, present: Vec<String> },
     /// A member of a group is about to say this about itself. Nobody else says the same.
     Said { id: String, data: String },
+    /// A presence says that this znode is its own, in this session.
+    Stands { path: String, session: SessionId, czxid: i64 },
+    /// A presence was closed, and its last znode, which this transaction has created, is gone. `at`:
+    /// the servers have committed this before.
+    Gone { path: String, czxid: i64, at: i64 },
     /// A watch of a group reports a member.
     Reported { watch: Id, id: String, czxid: i64, data: String, is_joined: bool, is_left: bool },
     /// All that a watch of a group has reported at the end, and what the servers have. The data of

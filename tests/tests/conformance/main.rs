@@ -31,6 +31,7 @@ mod lock;
 mod multi;
 mod operations;
 mod persistent;
+mod presence;
 mod queries;
 mod quota;
 mod raw;

@@ -7,9 +7,9 @@ use std::time::Duration;
 use zk_recipes::{
     Barrier, Cache, CacheError, Client, ConfigError, Counter, CreateMode, DoubleBarrier, Election,
     ElectionNaming, ExclusiveLock, FairLock, Group, GroupError, Holder, LockError, LostReason,
-    Multi, MultiLock, MultiLockError, NamedLocks, Naming, Outcome, RecipeError, RwLock, RwNaming,
-    Semaphore, SettledClient, SettledError, SharedValue, Stopped, TransactionError, Tree,
-    ValueError, WorkQueue, WorkQueueError, request_revocation,
+    Multi, MultiLock, MultiLockError, NamedLocks, Naming, Outcome, Presence, PresenceError,
+    RecipeError, RwLock, RwNaming, Semaphore, SettledClient, SettledError, SharedValue, Stopped,
+    TransactionError, Tree, ValueError, WorkQueue, WorkQueueError, request_revocation,
 };
 use zk_tests::meter::Pace;
 use zk_tests::scene::FIRST;
@@ -86,6 +86,14 @@ async fn group(client: &Client) -> Result<(), GroupError> {
     group.members().await?;
     group.watch().next().await?;
     membership.leave().await?;
+    Ok(())
+}
+
+async fn presence(client: &Client) -> Result<(), PresenceError> {
+    let builder = Presence::builder(client, "/c/presence")?.timeout(SECOND);
+    let presence = builder.begin("data").await?;
+    presence.set_data("more").await?;
+    presence.close().await?;
     Ok(())
 }
 
@@ -201,6 +209,7 @@ fn a_function_that_returns_the_error_of_its_recipe_needs_no_conversions() {
             holder(&client).await?;
             multi_lock(&client).await?;
             named_locks(&client).await?;
+            presence(&client).await?;
             rw_lock(&client).await?;
             semaphore(&client).await?;
             shared_value(&client).await?;
@@ -229,6 +238,7 @@ fn an_invalid_option_is_found_in_each_error() {
             invalid::<GroupError>(&client).to_string(),
             invalid::<LockError>(&client).to_string(),
             invalid::<MultiLockError>(&client).to_string(),
+            invalid::<PresenceError>(&client).to_string(),
             invalid::<RecipeError>(&client).to_string(),
             invalid::<TransactionError>(&client).to_string(),
             invalid::<ValueError>(&client).to_string(),

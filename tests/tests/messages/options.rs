@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use zk_recipes::{
     Barrier, Cache, Client, ClientBuilder, Counter, CreateMode, DoubleBarrier, Election,
-    ExclusiveLock, FairLock, Group, Lease, MultiLock, NamedLocks, Naming, RwLock, Semaphore,
-    SettledClient, SharedValue, Tree, WorkQueue,
+    ExclusiveLock, FairLock, Group, Lease, MultiLock, NamedLocks, Naming, Presence, RwLock,
+    Semaphore, SettledClient, SharedValue, Tree, WorkQueue,
 };
 use zk_tests::scene::FIRST;
 use zk_tests::world::World;
@@ -78,6 +78,7 @@ async fn paths(report: &mut Report, client: &Client) {
     report.add("shared value at \"/a/\"", SharedValue::new(client, path));
     report.add("counter at \"/a/\"", Counter::new(client, path));
     report.add("group at \"/a/\"", Group::builder(client, path).map(drop));
+    report.add("presence at \"/a/\"", Presence::builder(client, path).map(drop));
     report.add("work queue at \"/a/\"", WorkQueue::new(client, path));
     report.add("election at \"/a/\"", Election::new(client, path));
     report.add("cache at \"/a/\"", Cache::tree(client, path).build());
@@ -113,6 +114,9 @@ async fn values(report: &mut Report, client: &Client) {
     report.add("a member with the id \"a/b\"", group.join("a/b", "").await);
     let members = Group::builder(client, "/members").and_then(|group| group.acl(vec![]).build());
     report.add("a group without an access control list", members);
+    let presence = Presence::builder(client, "/presence").expect("the path is valid");
+    let presence = presence.acl(vec![]).begin("").await;
+    report.add("a presence without an access control list", presence);
     let queue = WorkQueue::new(client, "/queue").expect("the path is valid");
     report.add("a work item of priority 1000", queue.put("").priority(1_000).await);
 }

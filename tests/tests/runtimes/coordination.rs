@@ -9,8 +9,8 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use zk_recipes::{
     Barrier, Cache, Client, Counter, CreateMode, DoubleBarrier, Group, GroupWatch, Inside, Leased,
-    LostReason, Membership, MembershipState, SessionState, SettledClient, SharedValue, Tree,
-    ValueChanges, Versioned, WorkQueue,
+    LostReason, Membership, MembershipState, Presence, SessionState, SettledClient, SharedValue,
+    Tree, ValueChanges, Versioned, WorkQueue,
 };
 use zk_session::recipe::Session;
 use zk_tests::meter::Pace;
@@ -99,6 +99,8 @@ fn new_calls(client: &Client) -> Vec<Call> {
     let other = barrier.clone();
     calls.push(call("open", async move { other.open().await }));
     calls.push(call("is_open", async move { barrier.is_open().await }));
+    let presence = Presence::builder(client, "/presence").expect("the path is valid");
+    calls.push(call("begin", async move { presence.begin("x").await }));
     let (tree, other) = (Tree::of(client), Tree::of(client));
     calls.push(call("ensure", async move { tree.ensure("/paths/a").await }));
     calls.push(call("delete a subtree", async move { other.delete("/paths").await }));
@@ -229,7 +231,7 @@ fn the_end_of_the_clients_runtime_is_an_answer_to_every_call() {
         assert!(is_told, "{name}: {error}");
         count += 1;
     }
-    assert_eq!(count, 53);
+    assert_eq!(count, 54);
     assert_eq!(stage.soon("the loss", lost), LostReason::Closed);
 }
 

@@ -4,7 +4,7 @@
 use std::future::IntoFuture as _;
 use std::time::Duration;
 
-use zk_recipes::{Client, DoubleBarrier, Group, SharedValue, WorkQueue};
+use zk_recipes::{Client, DoubleBarrier, Group, Presence, SharedValue, WorkQueue};
 use zk_session::{ErrorCode, HandOverError, SessionState};
 use zk_tests::case::{Case, LOCK};
 use zk_tests::for_each_lock;
@@ -187,6 +187,11 @@ fn other_recipes_are_named_too_and_ended_in_time() {
         let membership = group.join("me", "").await.expect("it is new");
         is_refused_for(&client, "/group/me").await;
         membership.leave().await.expect("it is a member");
+
+        let presence = Presence::builder(&client, "/presence").expect("the path is valid");
+        let presence = presence.begin("").await.expect("it is new");
+        is_refused_for(&client, "/presence").await;
+        presence.close().await.expect("it is present");
 
         let queue = WorkQueue::new(&client, "/queue").expect("the path is valid");
         queue.put("item").await.expect("there is room");

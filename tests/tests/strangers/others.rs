@@ -1,8 +1,8 @@
 //! Recipes that are not locks.
 
 use zk_recipes::{
-    Barrier, Cache, CacheError, Counter, CreateMode, CreateOptions, DoubleBarrier, Group,
-    SettledClient, SharedValue, Tree, WorkQueue,
+    Barrier, Cache, CacheError, Counter, CreateMode, CreateOptions, DoubleBarrier, Group, Presence,
+    PresenceState, SettledClient, SharedValue, Tree, WorkQueue,
 };
 use zk_tests::wait::{PATIENCE, catch_up, soon};
 
@@ -84,6 +84,21 @@ async fn a_group_is_protected() {
         assert_eq!(theirs.members().await.unwrap().len(), 2);
         me.leave().await.unwrap();
         them.leave().await.unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_presence_is_protected() {
+    Scene::each(async |scene| {
+        let builder = Presence::builder(&scene.peers[0], &scene.path("me")).unwrap();
+        let builder = scene.acl.iter().fold(builder, |builder, acl| builder.acl(acl.clone()));
+        let presence = builder.begin("1").await.unwrap();
+        scene.attack(2).await;
+        presence.set_data("2").await.unwrap();
+        scene.attack(2).await;
+        assert!(matches!(presence.state(), PresenceState::Present { .. }));
+        presence.close().await.unwrap();
     })
     .await;
 }

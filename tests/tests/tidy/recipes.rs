@@ -42,6 +42,7 @@ pub(crate) const RECIPES: &[Recipe] = &[
     recipe("holder", "Holder", "holder"),
     recipe("multi_lock", "MultiLock", "multi_lock"),
     recipe("named", "NamedLocks", "named_locks"),
+    recipe("presence", "Presence", "presence"),
     recipe("rw", "RwLock", "rw_lock"),
     recipe("semaphore", "Semaphore", "semaphore"),
     recipe("settled", "SettledClient", "settled"),

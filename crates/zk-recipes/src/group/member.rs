@@ -1,10 +1,12 @@
 //! A member of a group, as other clients see it.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use bytes::Bytes;
 use jute_codec::DataReply;
 use zk_session::{SessionId, Zxid};
+
+use crate::presence::state::created_at;
 
 /// A member of a group.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -30,13 +32,12 @@ impl Member {
         if found.stat.ephemeral_owner == SessionId::NONE {
             return None;
         }
-        let ctime = Duration::from_millis(u64::try_from(found.stat.ctime).unwrap_or_default());
         Some(Self {
             id: id.to_owned(),
             data: found.data.unwrap_or_default(),
             session: found.stat.ephemeral_owner,
             czxid: found.stat.czxid,
-            since: UNIX_EPOCH + ctime,
+            since: created_at(found.stat.ctime),
         })
     }
 }

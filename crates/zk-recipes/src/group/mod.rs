@@ -2,7 +2,6 @@
 
 mod change;
 mod error;
-mod keeper;
 mod machine;
 mod member;
 mod membership;
@@ -15,5 +14,5 @@ pub use self::error::GroupError;
 pub use self::member::Member;
 pub use self::membership::Membership;
 pub use self::service::{Group, GroupBuilder};
-pub use self::state::{Absence, Ending, MembershipState};
+pub use self::state::{Ending, MembershipState};
 pub use self::watch::GroupWatch;

@@ -10,7 +10,6 @@ use zk_session::recipe::Session;
 use zk_session::{Client, ConfigError, OptionDefect, Time};
 
 use super::error::GroupError;
-use super::machine::presence::MemberProfile;
 use super::member::Member;
 use super::membership::Membership;
 use super::watch::GroupWatch;
@@ -18,6 +17,8 @@ use crate::engine::call::Call;
 use crate::engine::drive::run;
 use crate::error::{RecipeError, check_acl, check_path};
 use crate::machine::{FailedAction, ReadAll, child, list, read};
+use crate::presence::machine::presence::{Patience, Profile};
+use crate::presence::stay::Stay;
 
 /// A group of processes: each member is an ephemeral znode in a directory. Its name is the id of
 /// the member, and its data are what the member says about itself, for example its address.
@@ -132,8 +133,12 @@ impl Group {
                     ),
                 })));
             }
-            let profile = MemberProfile { path, acl, waits_if_taken };
-            Membership::join(&client, profile, timeout, deadline, data).await
+            let patience = if waits_if_taken { Patience::Sessions } else { Patience::Nothing };
+            // The members of a group may lose their znodes together, so they pause.
+            let profile =
+                Profile { path, acl, at_first: patience, later: patience, is_prompt: false };
+            let stay = Stay::begin(&client, profile, timeout, deadline, data).await?;
+            Ok(Membership { stay })
         };
         Call::new(&self.client, &path, joining).until(self.deadline())
     }

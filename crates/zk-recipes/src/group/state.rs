@@ -4,7 +4,8 @@ use std::fmt;
 
 use zk_session::SessionId;
 
-use crate::error::RecipeError;
+use crate::presence::Absence;
+use crate::presence::state::End;
 
 /// Whether a process is a member of the group, as far as its client knows.
 ///
@@ -26,21 +27,6 @@ pub enum MembershipState {
     Ended(Ending),
 }
 
-/// Why a member that has not left is absent at present.
-#[derive(Clone, Debug, Eq, PartialEq)]
-#[non_exhaustive]
-pub enum Absence {
-    /// Another member has taken the id. The membership waits until that member has left.
-    IdTaken(SessionId),
-    /// A server refuses to create the znode. The membership tries again after a pause of at most
-    /// 6.25 s, because permissions can be corrected.
-    Refused(RecipeError),
-    /// The session of the membership has ended.
-    SessionEnded,
-    /// Another client has deleted the znode.
-    ZnodeDeleted,
-}
-
 /// Why a membership is over.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
@@ -54,6 +40,17 @@ pub enum Ending {
     Left,
     /// A znode that is not ephemeral was created at the path of the member.
     NotEphemeral,
+}
+
+impl Ending {
+    pub(super) fn of(end: End) -> Self {
+        match end {
+            End::ClientStopped => Self::ClientStopped,
+            End::Left => Self::Left,
+            End::NotEphemeral => Self::NotEphemeral,
+            End::Taken(session) => Self::IdTaken(session),
+        }
+    }
 }
 
 impl fmt::Display for Ending {

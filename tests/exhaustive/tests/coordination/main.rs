@@ -15,5 +15,6 @@ mod groups;
 mod lock_crowds;
 mod locks;
 mod outage;
+mod presences;
 mod values;
 mod work_queues;

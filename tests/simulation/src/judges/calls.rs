@@ -139,8 +139,8 @@ impl Rules {
                 ["ack", "add", "set", "update"].contains(&name)
                     || (["put", "put_within"].contains(&name) && self.are_refused)
             }
-            // Another member has the id.
-            Failure::Changed => self.are_tampered || name == "join",
+            // Another member has the id, or another presence the path.
+            Failure::Changed => self.are_tampered || ["join", "begin"].contains(&name),
             Failure::Unfinished => name == "hand_over",
             Failure::Exhausted => self.are_exhausted,
             // Only calls without a recipe wait in that queue.

@@ -21,6 +21,7 @@ pub mod logs;
 pub mod memory;
 pub mod outcomes;
 pub mod patience;
+pub mod presence;
 pub mod stopped;
 pub mod traffic;
 pub mod tree;
@@ -99,6 +100,7 @@ pub fn judge(case: &Case<'_>) -> Vec<Violation> {
         ("a barrier lets nobody pass too early", barrier::judge(events, commits, plan, deleted)),
         ("whoever follows is told the truth", views::judge(events, commits)),
         ("a group shows its history to its end", group::judge(events, commits)),
+        ("a presence is where it says", presence::judge(events, commits)),
         ("only a holder commits", fencing::judge(events, commits)),
         ("a client that ends leaves the way free", ends::judge(events, requests)),
         ("a client uses the servers of its list", hosts::judge(events)),

@@ -1,10 +1,11 @@
-//! Members of a group, and watches that follow it until the end of the run.
+//! Members of a group, presences beside them, and watches that follow them until the end of the run.
 
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
+use std::time::Duration;
 
-use zk_recipes::{Group, GroupChange};
+use zk_recipes::{Group, GroupChange, Presence, PresenceState, Released};
 
 use super::task::{Called, Task};
 use crate::history::{Gathered, Id, What};
@@ -33,8 +34,14 @@ pub(super) async fn join(task: &mut Task) {
         task.call("members", GROUP, limit, group.members()).await;
         return;
     }
-    let data = task.id().to_string();
+    let number = task.id();
+    let data = number.to_string();
     task.push(What::Said { id: id.to_owned(), data: data.clone() });
+    // A draw would change what all seeds mean that were drawn before.
+    if number % 3 == 0 {
+        be_present(task, id, data, limit).await;
+        return;
+    }
     let joining = group.join(id, data);
     let Some(membership) = task.call("join", id, limit, joining).await.done() else { return };
     task.hold().await;
@@ -48,6 +55,45 @@ pub(super) async fn join(task: &mut Task) {
         task.call("leave_group", id, limit, membership.leave()).await;
     } else {
         drop(membership);
+    }
+}
+
+/// Is present at the path of a member, which looks like a member to everyone else.
+async fn be_present(task: &mut Task, id: &str, data: String, limit: Option<Duration>) {
+    let path = format!("{GROUP}/{id}");
+    let built = Presence::builder(&task.client, &path);
+    let Ok(mut builder) = built else { unreachable!("the path is valid") };
+    if let Some(limit) = limit {
+        // A begin that keeps trying needs a timeout: another member may stay until the end.
+        builder = builder.keep_trying().timeout(limit);
+    }
+    let beginning = builder.begin(data);
+    let Some(presence) = task.call("begin", &path, limit, beginning).await.done() else { return };
+    tell_presence(task, &path, &presence);
+    task.hold().await;
+    tell_presence(task, &path, &presence);
+    if task.draw.chance(40) {
+        let data = task.id().to_string();
+        task.push(What::Said { id: id.to_owned(), data: data.clone() });
+        let writing = presence.set_data(data);
+        task.call("set_presence", &path, limit, writing).await;
+        tell_presence(task, &path, &presence);
+    }
+    let PresenceState::Present { czxid, .. } = presence.state() else { return };
+    if !task.draw.chance(80) {
+        return;
+    }
+    let closed = task.call("close_presence", &path, limit, presence.close()).await.done();
+    if let Some(Released::Released | Released::AlreadyGone) = closed {
+        task.push(What::Gone { path, czxid: czxid.0, at: task.zxid() });
+    }
+}
+
+/// Records what a presence says of itself.
+fn tell_presence(task: &Task, path: &str, presence: &Presence) {
+    if let PresenceState::Present { session, czxid, .. } = presence.state() {
+        let (path, czxid) = (path.to_owned(), czxid.0);
+        task.push(What::Stands { path, session, czxid });
     }
 }
 

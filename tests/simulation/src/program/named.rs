@@ -2,8 +2,8 @@
 
 use zk_recipes::{
     CacheError, DowngradeError, GroupError, HandOverError, LockError, MultiLockError,
-    MultiReleaseError, OpError, Outcome, RecipeError, SettledError, Stopped, TransactionError,
-    ValueError, WorkQueueError,
+    MultiReleaseError, OpError, Outcome, PresenceError, RecipeError, SettledError, Stopped,
+    TransactionError, ValueError, WorkQueueError,
 };
 
 use zk_session::MultiError;
@@ -181,6 +181,17 @@ impl Named for MultiError {
         match self {
             Self::Op(error) => error.failure(),
             Self::Refused { code, .. } => Failure::Refused(code.0),
+        }
+    }
+}
+
+impl Named for PresenceError {
+    fn failure(&self) -> Failure {
+        match self {
+            Self::Ended => Failure::Closed,
+            Self::Taken { .. } => Failure::Changed,
+            Self::Recipe(error) => error.failure(),
+            other => Failure::Other(other.to_string()),
         }
     }
 }

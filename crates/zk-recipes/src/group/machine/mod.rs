@@ -1,4 +1,3 @@
-//! The machines of a group.
+//! The machine of a group.
 
-pub(super) mod presence;
 pub(super) mod roster;

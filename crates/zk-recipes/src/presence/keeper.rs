@@ -1,5 +1,5 @@
-//! The keeper of a membership: a duty of the session's janitor that keeps the member present until
-//! its owner leaves, and then removes the znode.
+//! The keeper of a presence: a duty of the session's janitor that keeps the znode present until its
+//! owner has had enough, and then removes the znode.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use tracing::{Instrument as _, debug_span};
 use zk_session::recipe::{Session, Slot};
 use zk_session::{Client, OpError};
 
-use super::machine::presence::{Fate, MemberProfile, Presence, Report, Settled};
-use super::state::{Ending, MembershipState};
+use super::machine::presence::{Fate, Keep, Profile, Report, Settled};
+use super::state::{End, Status};
 use crate::engine::attended::abandon;
 use crate::engine::drive::{Supervisor, drive};
 use crate::engine::feed::{Feed, FeedEvent};
@@ -19,50 +19,50 @@ use crate::error::RecipeError;
 use crate::lock::outcome::Released;
 use crate::machine::{Failure, Input, Repeating};
 
-/// The data that the owner of a membership wants. When the sender is dropped, the member leaves.
+/// The data that the owner of a presence wants. When the sender is dropped, the presence ends.
 #[derive(Clone, Debug)]
 pub(super) struct Wanted {
     pub(super) data: Bytes,
     pub(super) generation: u64,
 }
 
-/// What a keeper tells the owner of the membership.
+/// What a keeper tells the owner of the presence.
 #[derive(Clone, Debug)]
 pub(super) enum News {
-    /// The member is present, or joins.
+    /// The znode is present, or will be.
     Present(Report),
-    /// The membership is over.
+    /// The presence is over.
     Over(Over),
 }
 
-/// How a membership has ended.
+/// How a presence has ended.
 #[derive(Clone, Debug)]
 pub(super) enum Over {
     /// It has ended by itself.
     Fate(Fate),
-    /// The member has left. The result is that of the removal of its znode.
+    /// Its owner has ended it. The result is that of the removal of the znode.
     Left(Result<Released, RecipeError>),
 }
 
-/// Starts the keeper of a new member.
+/// Starts the keeper of a new presence.
 pub(super) fn start(
     client: &Client,
     slot: Slot,
-    profile: &Arc<MemberProfile>,
+    profile: &Arc<Profile>,
     data: Bytes,
 ) -> (watch::Sender<Wanted>, watch::Receiver<News>) {
     let session = Session::of(client);
-    let presence = Repeating::new(Presence::new(Arc::clone(profile), data.clone()));
+    let presence = Repeating::new(Keep::new(Arc::clone(profile), data.clone()));
     let (owner, wanted) = watch::channel(Wanted { data, generation: 1 });
     let (news, received) = watch::channel(News::Present(presence.machine.report()));
-    let span = debug_span!("member", path = %profile.path);
+    let span = debug_span!("presence", path = %profile.path);
     slot.keep(keep(Feed::new(session.lane()), presence, wanted, news).instrument(span));
     (owner, received)
 }
 
 async fn keep(
     mut feed: Feed,
-    mut presence: Repeating<Presence>,
+    mut presence: Repeating<Keep>,
     mut wanted: watch::Receiver<Wanted>,
     news: watch::Sender<News>,
 ) {
@@ -87,7 +87,7 @@ async fn keep(
     }
     let _due = feed.lane.due();
     let mut removal =
-        abandon(presence.machine, &mut feed).expect("a membership may always leave its znode");
+        abandon(presence.machine, &mut feed).expect("a presence may always leave its znode");
     let ended = removal::run(&mut feed, &mut removal).await;
     removal::after(&feed, removal, &ended, tracing::Span::current());
     if has_left {
@@ -107,7 +107,7 @@ struct Keeping<'a> {
     news: &'a watch::Sender<News>,
 }
 
-impl Supervisor<Presence> for Keeping<'_> {
+impl Supervisor<Keep> for Keeping<'_> {
     type Stop = Fate;
 
     fn translate(&mut self, _: &Feed, event: FeedEvent) -> Result<Option<Input>, Fate> {
@@ -122,7 +122,7 @@ impl Supervisor<Presence> for Keeping<'_> {
         Fate::Stopped
     }
 
-    fn before_wait(&mut self, presence: &Presence, _: &mut Feed) {
+    fn before_wait(&mut self, presence: &Keep, _: &mut Feed) {
         self.news.send_if_modified(|news| {
             let report = presence.report();
             let is_new = !matches!(news, News::Present(known) if *known == report);
@@ -133,32 +133,32 @@ impl Supervisor<Presence> for Keeping<'_> {
 }
 
 impl News {
-    /// Returns the state of a member that has joined. `None` means that it joins for the first
-    /// time.
-    pub(super) fn state(&self) -> Option<MembershipState> {
+    /// Returns the status of a presence that has begun. `None` means that its znode was never
+    /// created.
+    pub(super) fn status(&self) -> Option<Status> {
         match self {
-            Self::Present(report) => report.state.clone(),
-            Self::Over(over) => Some(MembershipState::Ended(over.ending())),
+            Self::Present(report) => report.standing.clone().map(Status::from),
+            Self::Over(over) => Some(Status::Over(over.end())),
         }
     }
 
-    /// Returns which data were accepted or refused, or how the membership has ended.
-    pub(super) fn settled(&self) -> Result<&Settled, Ending> {
+    /// Returns which data were accepted or refused, or how the presence has ended.
+    pub(super) fn settled(&self) -> Result<&Settled, End> {
         match self {
             Self::Present(report) => Ok(&report.settled),
-            Self::Over(over) => Err(over.ending()),
+            Self::Over(over) => Err(over.end()),
         }
     }
 }
 
 impl Over {
-    fn ending(&self) -> Ending {
+    fn end(&self) -> End {
         match self {
-            Self::Fate(Fate::NotEphemeral) => Ending::NotEphemeral,
-            Self::Fate(Fate::Taken(session)) => Ending::IdTaken(*session),
-            // Only a first join can fail, and then there is no membership.
-            Self::Fate(Fate::Failed(_) | Fate::Stopped) => Ending::ClientStopped,
-            Self::Left(_) => Ending::Left,
+            Self::Fate(Fate::NotEphemeral) => End::NotEphemeral,
+            Self::Fate(Fate::Taken(session)) => End::Taken(*session),
+            // Only a first create can fail, and then the presence has never begun.
+            Self::Fate(Fate::Failed(_) | Fate::Stopped) => End::ClientStopped,
+            Self::Left(_) => End::Left,
         }
     }
 }

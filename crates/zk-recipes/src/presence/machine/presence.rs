@@ -1,18 +1,20 @@
-//! Keeping one member present: an ephemeral znode with a fixed name, in whichever session the
-//! client has.
+//! Keeping a znode present: an ephemeral znode with a fixed name, in whichever session the client
+//! has.
 //!
-//! 1. In one flight, create the znode with the member's data, and watch it with `exists`, which
+//! 1. In one flight, create the znode with the owner's data, and watch it with `exists`, which
 //!    does not return the data. If the directory is missing, create it, and try again.
 //! 2. If the name is taken by a session that the client had before, wait until the znode is gone.
-//!    If another session has it, wait too, or end.
+//!    If another session has it, or the znode is not ephemeral, wait too, or end. Test the znode
+//!    every 30 s in case the watch was lost, or may not report the deletion.
 //! 3. While the znode exists, write its data when the owner changes them, at the version that was
 //!    seen last.
-//! 4. If the znode is deleted although the session lives, continue with 1 after a pause. The pauses
-//!    grow if this happens again soon.
+//! 4. If the znode is deleted although the session lives, continue with 1: at once if the profile
+//!    says so and this has not happened lately, and otherwise after a pause. The pauses grow if this
+//!    happens again soon.
 //! 5. If the connection is lost during 1 or 3, pass a write barrier and test the znode. It is ours
 //!    if our session owns it and either its transaction is known to be ours, or the outcome of a
-//!    create is open. The data do not identify the member, because readers in other languages
-//!    expect nothing but the member's own bytes in them.
+//!    create is open. The data do not identify the owner, because readers in other languages
+//!    expect nothing but the owner's own bytes in them.
 //! 6. When the session ends, continue with 1 in the next one.
 
 use std::collections::VecDeque;
@@ -29,49 +31,67 @@ use crate::action::FailedAction;
 use crate::error::RecipeError;
 use crate::exclusive::machine::id::AttemptId;
 use crate::exclusive::machine::removal::ExclusiveRemoval;
-use crate::group::state::{Absence, MembershipState};
 use crate::lock::recipe::LockRemoval as _;
 use crate::machine::directory::{Directory, Round};
 use crate::machine::{
     Answer, Answers, Failure, Input, Leaving, Machine, Needs, Pauses, SessionView, Step,
-    WatchNumber, WatchNumbers, barrier, create, flight, parent, watch_existence, write,
+    WatchNumber, WatchNumbers, barrier, create, flight, parent, spread, watch_existence, write,
 };
+use crate::presence::state::{Absence, Standing};
 
-/// A membership that has lasted for this long begins with the shortest pause when its znode is
+/// A presence that has lasted for this long begins with the shortest pause when its znode is
 /// deleted.
 const STABLE: Duration = Duration::from_secs(60);
 /// Number of earlier sessions of the client whose znodes are recognised.
 const PAST_MAX: usize = 8;
+/// The time between two tests of a znode that is in the way.
+const CHECK: Duration = Duration::from_secs(30);
 
-/// What a membership needs to know.
+/// What a presence needs to know.
 #[derive(Clone, Debug)]
-pub(crate) struct MemberProfile {
-    /// The path of the member's znode.
+pub(crate) struct Profile {
+    /// The path of the znode.
     pub(crate) path: ByteString,
-    /// The access control list of the znode.
+    /// The access control list of the znode, and of missing directories.
     pub(crate) acl: Vec<Acl>,
-    /// Whether to wait if another member has the id.
-    pub(crate) waits_if_taken: bool,
+    /// What to wait out before the znode was created for the first time.
+    pub(crate) at_first: Patience,
+    /// What to wait out later. Refusals are always waited out then.
+    pub(crate) later: Patience,
+    /// Whether to create a znode that was deleted again without a pause, unless that has happened
+    /// lately. Many owners whose znodes are deleted together should pause.
+    pub(crate) is_prompt: bool,
 }
 
-/// How a membership ends without being asked to.
+/// What a presence waits out instead of ending.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) enum Patience {
+    /// Only lost connections, and servers that are overloaded.
+    Nothing,
+    /// An ephemeral znode of another session too.
+    Sessions,
+    /// Whatever is in the way: znodes that are not ephemeral, and refusals.
+    Everything,
+}
+
+/// How a presence ends without being asked to.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Fate {
-    /// The first join was refused.
+    /// The first create was refused.
     Failed(Failure),
     /// The znode is not ephemeral.
     NotEphemeral,
     /// The client has stopped.
     Stopped,
-    /// Another member has the id.
+    /// Another session has the znode.
     Taken(SessionId),
 }
 
-/// What the owner of a membership can see.
+/// What the owner of a presence can see.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Report {
-    /// `None` until the member has joined for the first time.
-    pub(crate) state: Option<MembershipState>,
+    /// The znode, or why it is absent; `None` until it was created for the first time.
+    pub(crate) standing: Option<Result<Standing, Absence>>,
     pub(crate) settled: Settled,
 }
 
@@ -83,10 +103,10 @@ pub(crate) struct Settled {
     pub(crate) refusal: Option<RecipeError>,
 }
 
-/// Keeps one member present. It ends only for a [`Fate`].
+/// Keeps a znode present. It ends only for a [`Fate`].
 #[derive(Debug)]
-pub(crate) struct Presence {
-    profile: Arc<MemberProfile>,
+pub(crate) struct Keep {
+    profile: Arc<Profile>,
     wanted: Bytes,
     generation: u64,
     /// The data that servers accepted last.
@@ -100,6 +120,8 @@ pub(crate) struct Presence {
     /// Sessions that this client had before.
     past: VecDeque<SessionId>,
     czxid: Option<Zxid>,
+    /// When the znode was created, as its stat says.
+    ctime: i64,
     version: Version,
     watch: Option<WatchNumber>,
     watches: WatchNumbers,
@@ -113,6 +135,8 @@ pub(crate) struct Presence {
     directory: Directory,
     /// Pauses because the znode was deleted.
     rejoins: Pauses,
+    /// The znode was deleted lately, and created again without a pause.
+    has_hurried: bool,
     state: State,
 }
 
@@ -124,8 +148,8 @@ enum State {
     Creating,
     /// The directory is being created.
     MakingDirectory,
-    /// Step 2: another session has the name.
-    Waiting,
+    /// Step 2: a znode is in the way. Test it at this time.
+    Waiting(Time),
     /// The znode exists, and nothing is in flight.
     Present,
     /// Step 3 is in flight.
@@ -138,10 +162,10 @@ enum State {
     Rejoining(Option<Time>),
 }
 
-type PresenceStep = Step<Fate>;
+type KeepStep = Step<Fate>;
 
-impl Presence {
-    pub(crate) fn new(profile: Arc<MemberProfile>, data: Bytes) -> Self {
+impl Keep {
+    pub(crate) fn new(profile: Arc<Profile>, data: Bytes) -> Self {
         Self {
             profile,
             wanted: data.clone(),
@@ -153,6 +177,7 @@ impl Presence {
             session: None,
             past: VecDeque::new(),
             czxid: None,
+            ctime: 0,
             version: Version(0),
             watch: None,
             watches: WatchNumbers::default(),
@@ -163,27 +188,30 @@ impl Presence {
             absence: Absence::SessionEnded,
             directory: Directory::default(),
             rejoins: Pauses::default(),
+            has_hurried: false,
             state: State::Idle,
         }
     }
 
-    /// Sets the data of the member. Drive the machine afterwards.
+    /// Sets the data of the znode. Drive the machine afterwards.
     pub(crate) fn want(&mut self, data: Bytes, generation: u64) {
         self.wanted = data;
         self.generation = generation;
     }
 
     pub(crate) fn report(&self) -> Report {
-        let state = match (self.czxid, self.session) {
+        let standing = match (self.czxid, self.session) {
             _ if !self.has_joined => None,
-            (Some(_), Some(session)) => Some(MembershipState::Member { session }),
-            (Some(_) | None, _) => Some(MembershipState::Rejoining(self.absence.clone())),
+            (Some(czxid), Some(session)) => {
+                Some(Ok(Standing { session, czxid, ctime: self.ctime }))
+            }
+            (Some(_) | None, _) => Some(Err(self.absence.clone())),
         };
-        Report { state, settled: self.settled.clone() }
+        Report { standing, settled: self.settled.clone() }
     }
 
     /// Performs step 1.
-    fn create(&mut self) -> PresenceStep {
+    fn create(&mut self) -> KeepStep {
         let (flight, needs) = self.creating();
         Step::Submit(flight, needs)
     }
@@ -200,7 +228,7 @@ impl Presence {
         (flight(self.session, operations), Needs::Once(0))
     }
 
-    fn created(&mut self, view: SessionView, answers: Answers) -> PresenceStep {
+    fn created(&mut self, view: SessionView, answers: Answers) -> KeepStep {
         self.session = self.session.or(answers.session);
         let [created, look] = answers.take();
         match created {
@@ -231,6 +259,10 @@ impl Presence {
                 self.refuse_data(error);
                 self.create()
             }
+            // No patience makes it shorter.
+            Answer::Refused(error @ OpError::RequestTooLarge { .. }) if !self.has_joined => {
+                Step::Done(Fate::Failed(self.failure(FailedAction::Create, error)))
+            }
             Answer::Refused(error) => self.refused(self.failure(FailedAction::Create, error)),
             Answer::SessionEnded => self.session_ended(view),
             Answer::Done(_) => self.probe(),
@@ -246,7 +278,7 @@ impl Presence {
     }
 
     /// Evaluates a test of the znode.
-    fn looked(&mut self, view: SessionView, look: Answer) -> PresenceStep {
+    fn looked(&mut self, view: SessionView, look: Answer) -> KeepStep {
         match look {
             Answer::Done(Response::Exists(stat)) => self.found(view, &stat),
             look if look.is_no_node() => {
@@ -265,11 +297,11 @@ impl Presence {
         }
     }
 
-    fn found(&mut self, view: SessionView, stat: &Stat) -> PresenceStep {
+    fn found(&mut self, view: SessionView, stat: &Stat) -> KeepStep {
         let owner = stat.ephemeral_owner;
         match self.czxid {
             Some(czxid) if czxid == stat.czxid => self.joined(stat),
-            // Another member has the name already, or another membership of this client.
+            // Another session has the name already, or another presence of this client.
             Some(_) => self.was_deleted(view),
             None if self.is_undecided && self.session == Some(owner) => {
                 // Only the create has written this version. Later ones may be ours or not, so the
@@ -280,33 +312,38 @@ impl Presence {
             }
             None => {
                 self.is_undecided = false;
-                self.taken(owner)
+                self.taken(view, owner)
             }
         }
     }
 
     /// Performs step 2.
-    fn taken(&mut self, owner: SessionId) -> PresenceStep {
-        if owner == SessionId::NONE {
-            return Step::Done(Fate::NotEphemeral);
-        }
+    fn taken(&mut self, view: SessionView, owner: SessionId) -> KeepStep {
+        let patience = self.patience();
         if self.past.contains(&owner) {
             self.absence = Absence::SessionEnded;
-        } else if self.profile.waits_if_taken {
-            self.absence = Absence::IdTaken(owner);
+        } else if owner == SessionId::NONE {
+            if patience < Patience::Everything {
+                return Step::Done(Fate::NotEphemeral);
+            }
+            self.absence = Absence::NotEphemeral;
         } else {
-            return Step::Done(Fate::Taken(owner));
+            if patience < Patience::Sessions {
+                return Step::Done(Fate::Taken(owner));
+            }
+            self.absence = Absence::Taken(owner);
         }
         if self.watch.is_none() {
             // The watch fired before this reply was evaluated.
             return self.create();
         }
-        self.state = State::Waiting;
-        Step::Wait(None)
+        self.state = State::Waiting(view.now + spread(CHECK, u128::from(view.seed)));
+        self.wait()
     }
 
-    fn joined(&mut self, stat: &Stat) -> PresenceStep {
+    fn joined(&mut self, stat: &Stat) -> KeepStep {
         self.czxid = Some(stat.czxid);
+        self.ctime = stat.ctime;
         self.version = stat.version;
         self.is_undecided = false;
         self.has_joined = true;
@@ -315,7 +352,7 @@ impl Presence {
     }
 
     /// Completes what is left to do for a znode that exists: its watch and its data.
-    fn settle(&mut self) -> PresenceStep {
+    fn settle(&mut self) -> KeepStep {
         if self.watch.is_none() {
             return self.look();
         }
@@ -342,7 +379,7 @@ impl Presence {
     }
 
     /// Performs step 3.
-    fn write(&mut self) -> PresenceStep {
+    fn write(&mut self) -> KeepStep {
         self.state = State::Writing;
         self.sent = self.generation;
         self.stored = None;
@@ -353,7 +390,7 @@ impl Presence {
         Step::Submit(flight(self.session, operations), Needs::Once(0))
     }
 
-    fn written(&mut self, view: SessionView, answers: Answers) -> PresenceStep {
+    fn written(&mut self, view: SessionView, answers: Answers) -> KeepStep {
         let [written, look] = answers.take();
         match written {
             Answer::Done(_) => {
@@ -376,14 +413,14 @@ impl Presence {
         }
     }
 
-    fn look(&mut self) -> PresenceStep {
+    fn look(&mut self) -> KeepStep {
         self.state = State::Looking;
         let operations = vec![self.watched()];
         Step::Submit(flight(self.session, operations), Needs::All)
     }
 
     /// Performs step 5.
-    fn probe(&mut self) -> PresenceStep {
+    fn probe(&mut self) -> KeepStep {
         let (flight, needs) = self.probing();
         Step::Submit(flight, needs)
     }
@@ -394,7 +431,7 @@ impl Presence {
         (flight(self.session, operations), Needs::All)
     }
 
-    fn probed(&mut self, view: SessionView, answers: Answers) -> PresenceStep {
+    fn probed(&mut self, view: SessionView, answers: Answers) -> KeepStep {
         let [barrier, look] = answers.take();
         // Even a barrier that was refused has been executed.
         if look.is_no_node() {
@@ -412,7 +449,7 @@ impl Presence {
         watch_existence(self.profile.path.clone(), watch)
     }
 
-    fn make_directory(&mut self, view: SessionView) -> PresenceStep {
+    fn make_directory(&mut self, view: SessionView) -> KeepStep {
         match self.directory.create(
             view.now,
             &parent(&self.profile.path),
@@ -427,7 +464,7 @@ impl Presence {
         }
     }
 
-    fn made_directory(&mut self, view: SessionView, answers: Answers) -> PresenceStep {
+    fn made_directory(&mut self, view: SessionView, answers: Answers) -> KeepStep {
         match self.directory.created(&parent(&self.profile.path), answers) {
             Round::Retry => self.create(),
             Round::Repeat => self.make_directory(view),
@@ -436,16 +473,16 @@ impl Presence {
         }
     }
 
-    fn event(&mut self, view: SessionView, watch: WatchNumber, kind: EventType) -> PresenceStep {
+    fn event(&mut self, view: SessionView, watch: WatchNumber, kind: EventType) -> KeepStep {
         if self.watch != Some(watch) {
             return self.wait();
         }
         self.watch = None;
         let is_gone = kind == EventType::NODE_DELETED;
         match self.state {
-            State::Waiting if is_gone => self.create(),
+            State::Waiting(_) if is_gone => self.create(),
             State::Present if is_gone => self.was_deleted(view),
-            State::Waiting | State::Present => self.look(),
+            State::Waiting(_) | State::Present => self.look(),
             // The reply to the flight, or the test after the pause, shows the znode.
             State::Idle
             | State::Creating
@@ -458,17 +495,21 @@ impl Presence {
     }
 
     /// Performs step 4.
-    fn was_deleted(&mut self, view: SessionView) -> PresenceStep {
+    fn was_deleted(&mut self, view: SessionView) -> KeepStep {
         if view.now.saturating_since(self.joined_at) >= STABLE {
             self.rejoins.reset();
+            self.has_hurried = false;
         }
         self.gone(Absence::ZnodeDeleted);
+        if self.profile.is_prompt && !std::mem::replace(&mut self.has_hurried, true) {
+            return self.create();
+        }
         self.state = State::Rejoining(Some(self.rejoins.begin(view.now, view.seed)));
         self.wait()
     }
 
     /// Performs step 6.
-    fn session_ended(&mut self, view: SessionView) -> PresenceStep {
+    fn session_ended(&mut self, view: SessionView) -> KeepStep {
         if let Some(session) = self.session.take() {
             self.past.truncate(PAST_MAX - 1);
             self.past.push_front(session);
@@ -489,9 +530,10 @@ impl Presence {
         self.watch = None;
     }
 
-    /// Ends the first join; a later one is tried again, because permissions can be corrected.
-    fn refused(&mut self, failure: Failure) -> PresenceStep {
-        if !self.has_joined {
+    /// Ends the first create, unless the profile is patient; a later one is tried again, because
+    /// permissions can be corrected.
+    fn refused(&mut self, failure: Failure) -> KeepStep {
+        if !self.has_joined && self.patience() < Patience::Everything {
             return Step::Done(Fate::Failed(failure));
         }
         self.directory = Directory::default();
@@ -501,18 +543,22 @@ impl Presence {
         self.pause()
     }
 
+    fn patience(&self) -> Patience {
+        if self.has_joined { self.profile.later } else { self.profile.at_first }
+    }
+
     fn failure(&self, action: FailedAction, error: OpError) -> Failure {
         Failure::new(action, self.profile.path.clone(), error)
     }
 
     /// Continues after a pause.
-    fn pause(&mut self) -> PresenceStep {
+    fn pause(&mut self) -> KeepStep {
         let (flight, needs) = if self.may_exist() { self.probing() } else { self.creating() };
         Step::SubmitLater(flight, needs)
     }
 
     /// Continues with step 5 if the znode may exist, otherwise with step 1.
-    fn go_on(&mut self) -> PresenceStep {
+    fn go_on(&mut self) -> KeepStep {
         if self.may_exist() { self.probe() } else { self.create() }
     }
 
@@ -520,13 +566,13 @@ impl Presence {
         self.is_undecided || self.czxid.is_some()
     }
 
-    fn wait(&self) -> PresenceStep {
+    fn wait(&self) -> KeepStep {
         Step::Wait(match self.state {
             State::Rejoining(until) => until,
+            State::Waiting(until) => Some(until),
             State::Idle
             | State::Creating
             | State::MakingDirectory
-            | State::Waiting
             | State::Present
             | State::Writing
             | State::Looking
@@ -535,17 +581,17 @@ impl Presence {
     }
 }
 
-impl Machine for Presence {
+impl Machine for Keep {
     type Output = Fate;
 
     /// Can be called again after the data were changed.
-    fn start(&mut self, _: SessionView) -> PresenceStep {
+    fn start(&mut self, _: SessionView) -> KeepStep {
         match self.state {
             State::Idle => self.create(),
             State::Present => self.settle(),
             State::Creating
             | State::MakingDirectory
-            | State::Waiting
+            | State::Waiting(_)
             | State::Writing
             | State::Looking
             | State::Probing
@@ -553,7 +599,7 @@ impl Machine for Presence {
         }
     }
 
-    fn handle(&mut self, view: SessionView, input: Input) -> PresenceStep {
+    fn handle(&mut self, view: SessionView, input: Input) -> KeepStep {
         match (self.state, input) {
             (_, Input::Ended(session)) if self.session == Some(session) => self.session_ended(view),
             (State::Creating, Input::Answered(answers)) => self.created(view, answers),
@@ -567,13 +613,14 @@ impl Machine for Presence {
             }
             (State::Probing, Input::Answered(answers)) => self.probed(view, answers),
             (State::Rejoining(_), Input::Timer | Input::Suspended) => self.go_on(),
+            (State::Waiting(until), Input::Timer) if until <= view.now => self.look(),
             (_, Input::Watch { watch, kind }) => self.event(view, watch, kind),
             (_, _) => self.wait(),
         }
     }
 }
 
-impl Leaving for Presence {
+impl Leaving for Keep {
     type Removal = ExclusiveRemoval;
 
     fn abandon(self, is_pending: bool) -> Option<(ExclusiveRemoval, bool)> {
@@ -582,7 +629,7 @@ impl Leaving for Presence {
         let id = AttemptId::not_stored();
         let mut removal =
             ExclusiveRemoval::new(path, id, self.session, self.czxid, self.is_tainted);
-        // In any other state, a request may have been lost, and another member may have the name.
+        // In any other state, a request may have been lost, and another session may have the name.
         if !matches!(self.state, State::Present | State::Writing) {
             removal.doubt();
         }

@@ -1,0 +1,3 @@
+//! The machine of a presence.
+
+pub(crate) mod presence;

@@ -1,0 +1,78 @@
+//! Presences: znodes that outlive their sessions, and wait for those of others.
+
+use zk_recipes::{Absence, Client, Presence, PresenceError, PresenceState, Released};
+use zk_tests::target::Fixture;
+use zk_tests::wait::{catch_up, soon};
+
+use super::expiry::{NEVER, Victim};
+
+const PATH: &str = "/services/x/host-7";
+
+fn builder(client: &Client) -> zk_recipes::PresenceBuilder {
+    Presence::builder(client, PATH).unwrap()
+}
+
+/// Waits until the znode is present in the current session, and compares it with what `observer`
+/// sees.
+async fn check_present(presence: &mut Presence, client: &Client, observer: &Client, data: &str) {
+    let (czxid, since) = loop {
+        match presence.state() {
+            PresenceState::Present { session, czxid, since }
+                if Some(session) == client.session_id() =>
+            {
+                break (czxid, since);
+            }
+            _ => soon("a change", presence.changed()).await,
+        };
+    };
+    catch_up(observer).await;
+    let (found, stat) = observer.get_data(PATH).await.unwrap();
+    assert_eq!(&found[..], data.as_bytes());
+    assert_eq!((stat.ephemeral_owner, stat.czxid), (client.session_id(), czxid));
+    assert_eq!(stat.ctime, since);
+}
+
+#[tokio::test]
+async fn a_presence_comes_back_after_a_deletion_until_it_is_closed() {
+    let fixture = Fixture::start().await;
+    let (client, other) = (fixture.client().await, fixture.client().await);
+    let mut presence = builder(&client).begin("1").await.unwrap();
+    check_present(&mut presence, &client, &other, "1").await;
+    presence.set_data("2").await.unwrap();
+    other.delete(PATH, None).await.unwrap();
+    let deleted = soon("the deletion or the new znode", presence.changed()).await;
+    let is_either = matches!(
+        deleted,
+        PresenceState::Absent(Absence::ZnodeDeleted) | PresenceState::Present { .. }
+    );
+    assert!(is_either, "{deleted:?}");
+    check_present(&mut presence, &client, &other, "2").await;
+    let taken = builder(&other).begin("3").await.unwrap_err();
+    let session = client.session_id().unwrap();
+    assert_eq!(taken, PresenceError::Taken { path: PATH.to_owned(), session });
+    let waiting = builder(&other).keep_trying().begin("3");
+    let waiting = tokio::spawn(async move { waiting.await });
+    assert_eq!(presence.close().await, Ok(Released::Released));
+    let mut next = soon("the next presence", waiting).await.unwrap().unwrap();
+    check_present(&mut next, &other, &client, "3").await;
+    next.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_presence_whose_session_expires_waits_for_whoever_has_taken_its_path() {
+    let victim = Victim::start(NEVER, true).await;
+    let mut presence = builder(&victim.client).begin("1").await.unwrap();
+    let observer = victim.fixture.client().await;
+    victim.expire().await;
+    let theirs = builder(&observer).keep_trying().begin("theirs");
+    let theirs = soon("the path", theirs).await.unwrap();
+    victim.proxy.resume();
+    victim.next_session().await;
+    let owner = observer.session_id().unwrap();
+    while presence.state() != PresenceState::Absent(Absence::Taken(owner)) {
+        soon("the absence", presence.changed()).await;
+    }
+    theirs.close().await.unwrap();
+    check_present(&mut presence, &victim.client, &observer, "1").await;
+    presence.close().await.unwrap();
+}

@@ -1,0 +1,35 @@
+//! The requests of each common path, counted at the server, as the page of presences lists them.
+
+use jute_codec::OpCode;
+use zk_tests::scene::{FIRST, sent_since, session};
+use zk_tests::world::{World, run, sleep_ms};
+
+use crate::{PATH, begin, check_clean, create_parent};
+
+const CREATE: OpCode = OpCode::CREATE2;
+const TEST: OpCode = OpCode::EXISTS;
+
+#[test]
+fn each_step_is_one_flight_and_idle_hours_cost_nothing() {
+    run(async {
+        let world = World::new();
+        create_parent(&world);
+        let client = world.client(FIRST).await;
+        world.server.clear_requests();
+        let presence = begin(&client, "1").await;
+        assert_eq!(sent_since(&world, &client), [CREATE, TEST]);
+        presence.set_data("2").await.expect("it may be written");
+        assert_eq!(sent_since(&world, &client), [OpCode::SET_DATA, TEST]);
+        sleep_ms(100_000).await;
+        assert!(sent_since(&world, &client).is_empty());
+        assert!(world.server.admin_delete(PATH));
+        sleep_ms(1_000).await;
+        assert_eq!(sent_since(&world, &client), [CREATE, TEST], "after a deletion");
+        world.server.expire(session(&client));
+        sleep_ms(2_000).await;
+        assert_eq!(sent_since(&world, &client), [CREATE, TEST], "in a new session");
+        presence.close().await.expect("it may be deleted");
+        assert_eq!(sent_since(&world, &client), [OpCode::DELETE]);
+        check_clean(&world, &[&client]).await;
+    });
+}
