@@ -48,10 +48,10 @@ async fn run() -> Result<(), Box<dyn Error>> {
 }
 
 fn show(when: &str, presence: &Presence) {
-    match presence.state() {
-        PresenceState::Present { session, czxid, .. } => {
-            println!("{when}: present in session {session}, created by transaction {czxid}");
-        }
-        state => println!("{when}: {state:?}"),
+    let state = presence.state();
+    if let PresenceState::Present { session, czxid, .. } = state {
+        println!("{when}: present in session {session}, created by transaction {czxid}");
+    } else {
+        println!("{when}: {state:?}");
     }
 }

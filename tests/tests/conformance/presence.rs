@@ -1,5 +1,8 @@
 //! Presences: znodes that outlive their sessions, and wait for those of others.
 
+use std::future::IntoFuture as _;
+
+use tokio::task::JoinSet;
 use zk_recipes::{Absence, Client, Presence, PresenceError, PresenceState, Released};
 use zk_tests::target::Fixture;
 use zk_tests::wait::{catch_up, soon};
@@ -50,10 +53,10 @@ async fn a_presence_comes_back_after_a_deletion_until_it_is_closed() {
     let taken = builder(&other).begin("3").await.unwrap_err();
     let session = client.session_id().unwrap();
     assert_eq!(taken, PresenceError::Taken { path: PATH.to_owned(), session });
-    let waiting = builder(&other).keep_trying().begin("3");
-    let waiting = tokio::spawn(async move { waiting.await });
+    let mut waiting = JoinSet::new();
+    waiting.spawn(builder(&other).keep_trying().begin("3").into_future());
     assert_eq!(presence.close().await, Ok(Released::Released));
-    let mut next = soon("the next presence", waiting).await.unwrap().unwrap();
+    let mut next = soon("the next presence", waiting.join_next()).await.unwrap().unwrap().unwrap();
     check_present(&mut next, &other, &client, "3").await;
     next.close().await.unwrap();
 }

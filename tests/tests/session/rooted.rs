@@ -76,9 +76,9 @@ fn every_path_that_a_handle_returns_begins_at_its_root() {
         let outcomes = b.commit(multi).await.expect("the root exists");
         let paths: Vec<_> = outcomes
             .iter()
-            .map(|outcome| match outcome {
-                MultiOutcome::Created { path, .. } => path.to_string(),
-                other => panic!("{other:?}"),
+            .map(|outcome| {
+                let MultiOutcome::Created { path, .. } = outcome else { panic!("{outcome:?}") };
+                path.to_string()
             })
             .collect();
         assert_eq!(paths, ["/m", "/m/s-"]);

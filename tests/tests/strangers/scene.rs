@@ -38,11 +38,11 @@ pub(crate) enum Identities {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Told {
     /// `.acl` of the recipe.
-    ByRecipe,
+    Recipe,
     /// `default_acl` of the client.
-    ByClient,
+    Default,
     /// `default_acl_by_path` of the client.
-    ByPath,
+    DefaultByPath,
 }
 
 /// One combination of all of these.
@@ -67,7 +67,7 @@ impl Scene {
     pub(crate) async fn each<F: Future<Output = ()>>(test: impl Fn(Arc<Self>) -> F) {
         for place in [Place::Missing, Place::BelowOpen, Place::BelowProtected] {
             for identities in [Identities::Same, Identities::Different] {
-                for told in [Told::ByRecipe, Told::ByClient, Told::ByPath] {
+                for told in [Told::Recipe, Told::Default, Told::DefaultByPath] {
                     let scene = Arc::new(Self::new(place, identities, told).await);
                     eprintln!("{}", scene.what);
                     test(Arc::clone(&scene)).await;
@@ -88,11 +88,11 @@ impl Scene {
             }
         };
         let (acl, default) = match told {
-            Told::ByRecipe => (Some(acl.clone()), None),
-            Told::ByClient | Told::ByPath => (None, Some(acl.clone())),
+            Told::Recipe => (Some(acl.clone()), None),
+            Told::Default | Told::DefaultByPath => (None, Some(acl.clone())),
         };
         let default_of = |builder: ClientBuilder| match (&default, told) {
-            (Some(acl), Told::ByPath) => {
+            (Some(acl), Told::DefaultByPath) => {
                 let (acl, below) = (acl.clone(), format!("{}/", fixture.chroot()));
                 builder.default_acl_by_path(move |path| {
                     if path.starts_with(&below) { acl.clone() } else { Acl::open() }

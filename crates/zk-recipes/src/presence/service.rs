@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use bytestring::ByteString;
 use jute_codec::Acl;
+use zk_session::recipe::Session;
 use zk_session::{Client, ConfigError, SessionId};
 
 use super::error::PresenceError;
@@ -82,7 +83,7 @@ impl Presence {
     pub fn builder(client: &Client, path: &str) -> Result<PresenceBuilder, ConfigError> {
         check_path("path of the presence", path)?;
         let path = path.into();
-        let acl = client.default_acl().to_vec();
+        let acl = Session::of(client).default_acl();
         Ok(PresenceBuilder {
             client: client.clone(),
             path,
@@ -203,7 +204,7 @@ impl PresenceBuilder {
         let deadline = timeout.map(|timeout| client.now() + timeout);
         let data = data.into();
         Call::new(&self.client, &self.path, async move |deadline| {
-            check_acl("acl of the presence", &acl)?;
+            check_acl("acl of the presence", &client, &acl)?;
             let at_first = if keeps_trying { Patience::Everything } else { Patience::Nothing };
             let later = Patience::Everything;
             let profile = Profile { path, acl, at_first, later, is_prompt: true };

@@ -6,7 +6,6 @@ use jute_codec::{
     AddWatchMode, AddWatchRequest, CreateMode, MultiOp, OpCode, Request, SessionId, SetWatches,
     Ttl, Zxid,
 };
-use tokio::time::sleep;
 use zk_testserver::{ServerConfig, ServerVersion, TestServer};
 
 use crate::client::*;

@@ -38,7 +38,7 @@ pub(super) async fn join(task: &mut Task) {
     let data = number.to_string();
     task.push(What::Said { id: id.to_owned(), data: data.clone() });
     // A draw would change what all seeds mean that were drawn before.
-    if number % 3 == 0 {
+    if number.is_multiple_of(3) {
         be_present(task, id, data, limit).await;
         return;
     }
