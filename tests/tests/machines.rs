@@ -544,7 +544,8 @@ fn every_pause_ends_with_the_connection() {
 #[test]
 fn a_server_that_fails_for_ever_is_asked_seldom_and_reported_in_the_end() {
     const CODE: ErrorCode = ErrorCode::SYSTEM_ERROR;
-    let go_on = ["release a fair lock", "release an exclusive lock", "downgrade"];
+    let go_on =
+        ["release a fair lock", "release an exclusive lock", "downgrade", "close a presence"];
     for index in 0..call_names().len() {
         run(async {
             let world = World::new().pace(Pace::of(20));

@@ -25,6 +25,7 @@ mod every_lock;
 mod exclusive_lock;
 mod expiry;
 mod group;
+mod handles;
 mod lagging;
 mod limits;
 mod lock;

@@ -1,7 +1,9 @@
 //! Servers that refuse, and administrators who delete markers.
 
 use jute_codec::{ErrorCode, OpCode};
-use zk_recipes::{CreateMode, Multi, Outcome, RecipeError, SettledError, Target, Version};
+use zk_recipes::{
+    CreateMode, CreateOptions, Multi, Outcome, RecipeError, SettledError, Target, Version,
+};
 use zk_tests::scene::{FIRST, at_op, session};
 use zk_tests::world::{World, run};
 use zk_testserver::{Action, ServerConfig, ServerVersion};
@@ -124,4 +126,25 @@ fn every_server_version_since_3_5_settles_the_plain_operations() {
             check_clean(&world, &[&client]).await;
         });
     }
+}
+
+/// In the requests of recipes, an empty list means the default, which may be open.
+#[test]
+fn an_empty_access_control_list_is_refused_and_never_replaced() {
+    run(async {
+        let world = World::new();
+        let client = world.client(FIRST).await;
+        create_directories(&world);
+        let settled = settled(&client);
+        let options = || CreateOptions::from(CreateMode::Persistent).acl(vec![]);
+        let error = settled.create(PATH, "1", options()).await.expect_err("it is empty");
+        assert!(error.to_string().contains("INVALID_ACL"), "{error}");
+        assert_eq!(error.outcome(), Outcome::NotApplied);
+        let multi = Multi::new().create(PATH, "1", options());
+        let error = settled.commit(multi).await.expect_err("it is empty");
+        assert!(error.to_string().contains("INVALID_ACL"), "{error}");
+        assert_eq!(world.server.stat(PATH), None);
+        drop(settled);
+        check_clean(&world, &[&client]).await;
+    });
 }

@@ -74,13 +74,8 @@ impl Access {
         }
     }
 
-    /// Gives each create without a list the default list, if that depends on the path: see
-    /// [`constant`](Self::constant). The paths are below the chroot.
+    /// Gives each create without a list the default list. The paths are below the chroot.
     pub(crate) fn complete(&self, chroot: &Chroot, request: &mut Request) {
-        if let DefaultAcl::List(_) = &self.default_acl {
-            // An empty list is one that the caller has passed, and the server refuses it.
-            return;
-        }
         if let Request::Create(create) = request {
             if create.acl.is_empty() {
                 create.acl = self.default_acl(chroot, &create.path);

@@ -4,14 +4,14 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytestring::ByteString;
-use jute_codec::{Acl, CreateMode, MultiOp};
+use jute_codec::{Acl, CreateMode, ErrorCode, MultiOp};
 
 use super::lane::Lane;
 use crate::client::Client;
 use crate::driver::janitor::Slot;
 use crate::driver::notices::Notice;
 use crate::driver::shared::Shared;
-use crate::error::OpError;
+use crate::error::{OpError, Target};
 use crate::machine::Status;
 use crate::operation::{create::CreateOptions, multi::Multi, op::Op};
 use crate::time::Time;
@@ -80,14 +80,21 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// [`OpError::InvalidPath`] if a path of the multi is invalid.
+    /// [`OpError::InvalidPath`] if a path of the multi is invalid. [`OpError::Server`] with
+    /// `INVALID_ACL`, as from a server, if a create has an empty list of its own: in a flight, that
+    /// would mean the default list.
     pub fn operations(&self, mut multi: Multi) -> Result<Vec<MultiOp>, OpError> {
-        match multi.invalid.take() {
-            Some(error) => Err(error),
-            None => {
-                let (access, chroot) = (&self.shared.access, &self.shared.chroot);
-                Ok(multi.into_ops(|path| access.default_acl(chroot, path)))
+        if let Some(error) = multi.invalid.take() {
+            return Err(error);
+        }
+        let (access, chroot) = (&self.shared.access, &self.shared.chroot);
+        let ops = multi.into_ops(|path| access.default_acl(chroot, path));
+        let is_empty = |op: &&MultiOp| matches!(op, MultiOp::Create(it) if it.acl.is_empty());
+        match ops.iter().find(is_empty) {
+            Some(create) => {
+                Err(OpError::server(ErrorCode::INVALID_ACL).about(Target::part(create)))
             }
+            None => Ok(ops),
         }
     }
 
