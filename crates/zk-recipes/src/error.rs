@@ -1,9 +1,12 @@
 //! Why a recipe could not do what its caller asked for. Locks have an error of their own.
 
-use jute_codec::{Acl, ErrorCode};
+#[cfg(feature = "tokio")]
+use jute_codec::Acl;
+use jute_codec::ErrorCode;
 use thiserror::Error;
-use zk_session::recipe::Session;
-use zk_session::{Client, ConfigError, OpError, OptionDefect, PathDefect};
+#[cfg(feature = "tokio")]
+use zk_session::{Client, OptionDefect, recipe::Session};
+use zk_session::{ConfigError, OpError, PathDefect};
 
 use crate::action::because;
 use crate::machine::{FailedAction, Failure};
@@ -75,6 +78,7 @@ pub(crate) fn check_path(option: &'static str, path: &str) -> Result<(), ConfigE
 
 /// Checks an access control list, which servers refuse if it is empty. It may be empty if that means
 /// the default of the client. `option` says in the error what the list is for.
+#[cfg(feature = "tokio")]
 pub(crate) fn check_acl(
     option: &'static str,
     client: &Client,
