@@ -38,7 +38,7 @@ pub(crate) struct Options {
     /// JSON file with the znodes to create: {"/path": "data", ...}.
     #[arg(long, value_name = "FILE")]
     pub(crate) data: Option<PathBuf>,
-    /// Version of ZooKeeper to imitate, from 3.4 to 3.9, or keeper.
+    /// Version to imitate, from 3.4 to 3.9, or keeper.
     #[arg(long, default_value = "3.8", value_name = "VERSION", value_parser = version)]
     server_version: ServerVersion,
     /// Granularity of the expiry of sessions.
