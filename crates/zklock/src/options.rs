@@ -182,11 +182,9 @@ pub(crate) struct Hold {
     pub(crate) connection: Connection,
 }
 
+/// How and how often something is printed.
 #[derive(Args, Debug)]
-pub(crate) struct Status {
-    /// Paths of locks
-    #[arg(required = true)]
-    pub(crate) paths: Vec<String>,
+pub(crate) struct Printing {
     /// Prints JSON
     #[arg(long, env = "ZKLOCK_JSON", hide_env_values = true)]
     #[arg(value_parser = FalseyValueParser::new())]
@@ -195,6 +193,15 @@ pub(crate) struct Status {
     #[arg(long, env = "ZKLOCK_WATCH", hide_env_values = true)]
     #[arg(value_parser = FalseyValueParser::new())]
     pub(crate) watch: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Status {
+    /// Paths of locks
+    #[arg(required = true)]
+    pub(crate) paths: Vec<String>,
+    #[command(flatten)]
+    pub(crate) printing: Printing,
     #[command(flatten)]
     pub(crate) connection: Connection,
 }
@@ -204,14 +211,8 @@ pub(crate) struct Ls {
     /// Where to begin
     #[arg(default_value = "/")]
     pub(crate) root: String,
-    /// Prints JSON
-    #[arg(long, env = "ZKLOCK_JSON", hide_env_values = true)]
-    #[arg(value_parser = FalseyValueParser::new())]
-    pub(crate) json: bool,
-    /// Prints it again after each change
-    #[arg(long, env = "ZKLOCK_WATCH", hide_env_values = true)]
-    #[arg(value_parser = FalseyValueParser::new())]
-    pub(crate) watch: bool,
+    #[command(flatten)]
+    pub(crate) printing: Printing,
     #[command(flatten)]
     pub(crate) connection: Connection,
 }

@@ -9,38 +9,36 @@ use crate::connect::{close, connect};
 use crate::exec::complain;
 use crate::exit::Failure;
 use crate::follow::{Flow, Link, Read, View, follow};
-use crate::options::{Ls, Status};
+use crate::options::{Connection, Ls, Printing, Status};
 use crate::queue::{self, Queue};
 use crate::show::{list_in_json, list_in_words, print, queues_in_json, queues_in_words};
 use crate::survey::{self, Changed, Survey, Update};
 
 /// Runs `zklock status`.
 pub(crate) async fn status(options: &Status) -> Result<u8, Failure> {
-    let client = connect(&options.connection, None).await?;
-    let mut shown = Queues { queues: Vec::new(), paths: &options.paths, json: options.json };
-    let result = if options.watch {
-        follow(&client, &options.paths, &mut shown).await
-    } else {
-        once(&client, &mut shown).await
-    };
-    close(&client).await;
-    result
+    let (paths, printing) = (&options.paths, &options.printing);
+    let mut shown = Queues { queues: Vec::new(), paths, json: printing.json };
+    show(&options.connection, printing, paths, &mut shown).await
 }
 
 /// Runs `zklock ls`.
 pub(crate) async fn ls(options: &Ls) -> Result<u8, Failure> {
-    let client = connect(&options.connection, None).await?;
-    let mut shown = List {
-        survey: Survey::default(),
-        root: &options.root,
-        json: options.json,
-        must_exist: !options.watch,
-    };
-    let result = if options.watch {
-        follow(&client, std::slice::from_ref(&options.root), &mut shown).await
-    } else {
-        once(&client, &mut shown).await
-    };
+    let (root, printing) = (&options.root, &options.printing);
+    let must_exist = !printing.watch;
+    let mut shown = List { survey: Survey::default(), root, json: printing.json, must_exist };
+    show(&options.connection, printing, std::slice::from_ref(root), &mut shown).await
+}
+
+/// Shows a view once, or after each change at these paths.
+async fn show<V: View + Printed>(
+    connection: &Connection,
+    printing: &Printing,
+    paths: &[String],
+    view: &mut V,
+) -> Result<u8, Failure> {
+    let client = connect(connection, None).await?;
+    let result =
+        if printing.watch { follow(&client, paths, view).await } else { once(&client, view).await };
     close(&client).await;
     result
 }
