@@ -109,7 +109,8 @@ pub(crate) async fn perform(
     task: impl Task,
 ) -> Result<u8, Failure> {
     let identity = options.identity.clone().unwrap_or_else(|| identity(what));
-    let result = options.kind.perform(&client, &options.path, &identity, task).await;
+    let Obtain { path, kind, naming, .. } = options;
+    let result = kind.perform(&client, path, *naming, &identity, task).await;
     close(&client).await;
     result
 }

@@ -10,7 +10,7 @@ use clap_complete::Shell;
 
 use crate::duration::parse as duration;
 use crate::exit;
-use crate::kind::LockKind;
+use crate::kind::{LockKind, Naming};
 
 /// Runs a command while it holds a ZooKeeper lock, and ends the command before
 /// the lock can pass to another contender.
@@ -109,6 +109,9 @@ pub(crate) struct Obtain {
     /// fair, read, write, exclusive, semaphore=N or election
     #[arg(long, env = "ZKLOCK_KIND", hide_env_values = true, default_value = "fair")]
     pub(crate) kind: LockKind,
+    /// Whose queue it joins. All contenders of a path need the same
+    #[arg(long, env = "ZKLOCK_NAMING", hide_env_values = true, default_value = "curator")]
+    pub(crate) naming: Naming,
     /// What others see in the queue [default: host, process and command]
     #[arg(long, env = "ZKLOCK_IDENTITY", hide_env_values = true, value_name = "TEXT")]
     pub(crate) identity: Option<String>,
