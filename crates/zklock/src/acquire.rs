@@ -9,13 +9,14 @@ use zk_recipes::kind::Kind;
 use zk_recipes::{Client, FencingToken, Guard, Lock, LockError, Phase};
 
 use crate::clock::{boot_now, day_now};
-use crate::connect::{close, connect};
+use crate::connect::{close, connect, explained};
 use crate::duration::Short;
 use crate::exit::{self, Failure};
 use crate::kind::{Task, TokenOf};
 use crate::options::{Connection, Obtain};
-use crate::queue::{self, Entry};
+use crate::queue::{self, Entry, Found};
 use crate::report::Reporter;
+use crate::show::millis;
 use crate::signals::Signals;
 
 /// How long a release may take. Then the end of the session frees the lock.
@@ -180,7 +181,7 @@ async fn seen(looking: &mut Option<(usize, Looking)>) -> (usize, Option<Entry>) 
 
 /// Reads the holder of a lock. Progress is no reason to fail, so the errors are those of the acquire.
 async fn look(client: Client, path: String) -> Option<Entry> {
-    let listing = queue::list(&client, &path).await.ok()??;
+    let Found::There(listing) = queue::list(&client, &path).await.ok()? else { return None };
     if listing.stat.ephemeral_owner.is_some() {
         return queue::read_exclusive(&client, &path).await.ok()?;
     }
@@ -192,11 +193,11 @@ fn show(reporter: &mut Reporter, ahead: usize, holder: Option<Entry>) {
     let now = day_now();
     let (text, value) = match &holder {
         Some(holder) => {
-            let age = holder.age(now);
-            let name = if holder.identity.is_empty() { holder.name() } else { &holder.identity };
-            let since = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
-            let value = json!({ "identity": name, "age_ms": since, "token": holder.token });
-            (format!("; {name:?} has been first for {}", Short(age)), value)
+            let (name, age) = (holder.shown(), holder.age(now));
+            let since = age.map(millis);
+            let value = json!({ "identity": name, "age_ms": since, "token": holder.token() });
+            let since = age.map_or_else(String::new, |age| format!(" for {}", Short(age)));
+            (format!("; {name:?} has been first{since}"), value)
         }
         None => (String::new(), json!(null)),
     };
@@ -211,5 +212,5 @@ pub(crate) fn interrupted(signal: i32) -> Failure {
 }
 
 fn failure(error: LockError) -> Failure {
-    Failure::own(error.to_string())
+    explained(&error, error == LockError::AuthFailed)
 }
