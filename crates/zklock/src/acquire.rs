@@ -6,15 +6,21 @@ use std::time::Duration;
 
 use serde_json::json;
 use zk_recipes::kind::Kind;
-use zk_recipes::{Client, Guard, Lock, LockError, Phase};
+use zk_recipes::{Client, FencingToken, Guard, Lock, LockError, Phase};
 
 use crate::clock::{boot_now, day_now};
+use crate::connect::{close, connect, explained};
 use crate::duration::Short;
 use crate::exit::{self, Failure};
-use crate::options::Obtain;
-use crate::queue::{self, Entry};
+use crate::kind::{Task, TokenOf};
+use crate::options::{Connection, Obtain};
+use crate::queue::{self, Entry, Found};
 use crate::report::Reporter;
+use crate::show::millis;
 use crate::signals::Signals;
+
+/// How long a release may take. Then the end of the session frees the lock.
+const RELEASE_MAX: Duration = Duration::from_secs(5);
 
 type Looking = Pin<Box<dyn Future<Output = Option<Entry>>>>;
 
@@ -37,8 +43,88 @@ impl Limit {
     }
 }
 
-/// Acquires the lock, or says why not.
-pub(crate) async fn obtain<K: Kind>(
+/// What a verb has that obtains a lock: a connection, and those who hear of it.
+pub(crate) struct Begun {
+    pub(crate) client: Client,
+    pub(crate) limit: Limit,
+    pub(crate) reporter: Reporter,
+    pub(crate) signals: Signals,
+}
+
+/// A lock that was obtained.
+pub(crate) struct Obtained<K: Kind> {
+    pub(crate) guard: Guard<K>,
+    /// The fencing token, if the kind has one.
+    pub(crate) token: Option<i64>,
+    pub(crate) session: String,
+}
+
+impl Begun {
+    /// Connects, unless a signal arrives before there is a connection.
+    pub(crate) async fn begin(options: &Obtain, connection: &Connection) -> Result<Self, Failure> {
+        let reporter = Reporter::new(&options.path, options.quiet, options.events)?;
+        let mut signals = Signals::catch().map_err(|error| Failure::own(error.to_string()))?;
+        let limit = Limit::begin(options);
+        let client = tokio::select! {
+            connected = connect(connection, limit.left()) => connected?,
+            signal = signals.next() => {
+                let message = format!("signal {signal} arrived before there was a connection");
+                return Err(Failure { status: exit::of_signal(signal), message });
+            }
+        };
+        Ok(Self { client, limit, reporter, signals })
+    }
+
+    /// Acquires the lock, or says why not.
+    pub(crate) async fn obtain<K: Kind>(
+        &mut self,
+        lock: &Lock<K>,
+        options: &Obtain,
+        token: TokenOf<K>,
+    ) -> Result<Obtained<K>, Failure> {
+        let Self { client, limit, reporter, signals } = self;
+        let guard = acquire(lock, client, options, *limit, reporter, signals).await?;
+        let token = token(&guard).map(FencingToken::get);
+        let session = guard.session().to_string();
+        self.reporter.event("held", json!({ "token": token, "session": session }));
+        Ok(Obtained { guard, token, session })
+    }
+
+    /// Releases the lock, and says so.
+    pub(crate) async fn release<K: Kind>(&mut self, guard: Guard<K>) {
+        match guard.release().timeout(RELEASE_MAX).await {
+            Ok(_) => self.reporter.event("released", json!({})),
+            Err(error) => self.reporter.warn(&format!(
+                "not released: {error}; the lock is free when its session has ended"
+            )),
+        }
+    }
+}
+
+/// Performs a task with the lock that the options describe, and ends the session. `what` is a part of
+/// the identity, unless the options have one.
+pub(crate) async fn perform(
+    client: Client,
+    options: &Obtain,
+    what: &str,
+    task: impl Task,
+) -> Result<u8, Failure> {
+    let identity = options.identity.clone().unwrap_or_else(|| identity(what));
+    let Obtain { path, kind, naming, .. } = options;
+    let result = kind.perform(&client, path, *naming, &identity, task).await;
+    close(&client).await;
+    result
+}
+
+/// Returns what others see of this process: the host, the process, and what it runs. Arguments may
+/// contain secrets.
+fn identity(what: &str) -> String {
+    let host = rustix::system::uname();
+    let host = host.nodename().to_string_lossy();
+    format!("{host} pid={} {what}", std::process::id())
+}
+
+async fn acquire<K: Kind>(
     lock: &Lock<K>,
     client: &Client,
     options: &Obtain,
@@ -95,7 +181,7 @@ async fn seen(looking: &mut Option<(usize, Looking)>) -> (usize, Option<Entry>) 
 
 /// Reads the holder of a lock. Progress is no reason to fail, so the errors are those of the acquire.
 async fn look(client: Client, path: String) -> Option<Entry> {
-    let listing = queue::list(&client, &path).await.ok()??;
+    let Found::There(listing) = queue::list(&client, &path).await.ok()? else { return None };
     if listing.stat.ephemeral_owner.is_some() {
         return queue::read_exclusive(&client, &path).await.ok()?;
     }
@@ -107,11 +193,11 @@ fn show(reporter: &mut Reporter, ahead: usize, holder: Option<Entry>) {
     let now = day_now();
     let (text, value) = match &holder {
         Some(holder) => {
-            let age = holder.age(now);
-            let name = if holder.identity.is_empty() { holder.name() } else { &holder.identity };
-            let since = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
-            let value = json!({ "identity": name, "age_ms": since, "token": holder.token });
-            (format!("; {name:?} has been first for {}", Short(age)), value)
+            let (name, age) = (holder.shown(), holder.age(now));
+            let since = age.map(millis);
+            let value = json!({ "identity": name, "age_ms": since, "token": holder.token() });
+            let since = age.map_or_else(String::new, |age| format!(" for {}", Short(age)));
+            (format!("; {name:?} has been first{since}"), value)
         }
         None => (String::new(), json!(null)),
     };
@@ -126,5 +212,5 @@ pub(crate) fn interrupted(signal: i32) -> Failure {
 }
 
 fn failure(error: LockError) -> Failure {
-    Failure::own(error.to_string())
+    explained(&error, error == LockError::AuthFailed)
 }

@@ -1,11 +1,15 @@
 //! The connection to the servers.
 
+use std::fmt::Display;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use tokio::time::timeout;
+#[cfg(any(feature = "sasl-digest-md5", feature = "sasl-gssapi"))]
+use zk_recipes::Sasl;
 use zk_recipes::zk_session::{Tcp, Transport};
-use zk_recipes::{Acl, Client, SessionState};
+use zk_recipes::{Acl, Client, ConnectError, OpError, SessionState};
 
 use crate::exit::Failure;
 use crate::options::{Access, Connection};
@@ -28,11 +32,17 @@ pub(crate) async fn connect(
         .connect_within(within)
         // A full pipe behind standard error must not cost the session.
         .dedicated_thread();
+    let mut has_identity = false;
     if let Some(file) = &options.digest_file {
-        builder = builder.auth("digest", secret(file)?);
+        has_identity = true;
+        builder = builder.auth("digest", secret("--digest-file", file)?);
     }
-    let is_open = options.digest_file.is_none();
-    let acl = options.acl.unwrap_or(if is_open { Access::Open } else { Access::Creator });
+    #[cfg(any(feature = "sasl-digest-md5", feature = "sasl-gssapi"))]
+    if let Some(sasl) = sasl(options)? {
+        has_identity = true;
+        builder = builder.sasl(sasl);
+    }
+    let acl = options.acl.unwrap_or(if has_identity { Access::Creator } else { Access::Open });
     builder = builder.default_acl(match acl {
         Access::Creator => Acl::creator_all(),
         Access::Open => Acl::open(),
@@ -41,10 +51,22 @@ pub(crate) async fn connect(
     if let Some(tls) = tls(options)? {
         builder = builder.transport(tls);
     }
-    builder
-        .connect()
-        .await
-        .map_err(|error| Failure::own(format!("cannot connect to {}: {error}", options.connect)))
+    builder.connect().await.map_err(|error| {
+        let failure = explained(&error, error == ConnectError::AuthFailed);
+        let message = format!("cannot connect to {}: {}", options.connect, failure.message);
+        Failure { message, ..failure }
+    })
+}
+
+/// Returns an error as a failure of the program. Refused credentials are those of its options.
+pub(crate) fn explained(error: &dyn Display, is_refused: bool) -> Failure {
+    Failure::own(if is_refused {
+        "a server refused the credentials of the client; check the options --digest-file and \
+         --sasl-file, or use one of them"
+            .to_owned()
+    } else {
+        error.to_string()
+    })
 }
 
 /// Returns how to open connections to the servers: with TCP, or with TLS if the options say so.
@@ -68,11 +90,55 @@ fn tls(options: &Connection) -> Result<Option<zk_recipes::Tls>, Failure> {
     tls.build().map(Some).map_err(|error| Failure::own(error.to_string()))
 }
 
+/// Returns how to authenticate with SASL, if the options ask for it.
+#[cfg(any(feature = "sasl-digest-md5", feature = "sasl-gssapi"))]
+fn sasl(options: &Connection) -> Result<Option<Sasl>, Failure> {
+    #[cfg(feature = "sasl-digest-md5")]
+    if let Some(file) = &options.sasl_file {
+        let secret = secret("--sasl-file", file)?;
+        return Ok(secret.split_once(':').map(|(name, word)| Sasl::digest_md5(name, word)));
+    }
+    #[cfg(feature = "sasl-gssapi")]
+    if options.kerberos.sasl_gssapi {
+        let mut gssapi = zk_recipes::Gssapi::new();
+        if let Some(principal) = &options.kerberos.sasl_principal {
+            gssapi = gssapi.client_principal(principal);
+        }
+        if let Some(principal) = &options.kerberos.sasl_server_principal {
+            gssapi = gssapi.server_principal(principal);
+        }
+        return Ok(Some(gssapi.into()));
+    }
+    Ok(None)
+}
+
 /// Rounds up to milliseconds. The error of a connection that takes too long shows this time, and what
 /// is left of a limit has nine digits.
 fn whole_millis(limit: Duration) -> Duration {
     let millis = limit.as_nanos().div_ceil(1_000_000);
     Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX))
+}
+
+/// Repeats a read while connections are lost, for at most the session timeout. A read has no effect that
+/// a repetition could double.
+pub(crate) async fn settled<T, F: Future<Output = Result<T, OpError>>>(
+    client: &Client,
+    read: impl Fn() -> F,
+) -> Result<T, Failure> {
+    let patience = client.status().timeout;
+    let reading = async {
+        loop {
+            match read().await {
+                // The request waits for a connection when it is repeated.
+                Err(error) if error.is_connection_loss() || error.is_session_over() => {}
+                other => return other,
+            }
+        }
+    };
+    match timeout(patience, reading).await {
+        Ok(read) => read.map_err(|error| explained(&error, error == OpError::AuthFailed)),
+        Err(_) => Err(Failure::own(format!("no server has answered within {patience:?}"))),
+    }
 }
 
 /// Ends the session, so that everything that it holds is free at once.
@@ -82,14 +148,13 @@ pub(crate) async fn close(client: &Client) {
     client.close_within(if is_connected { CLOSE_MAX } else { SUSPENDED_CLOSE_MAX }).await;
 }
 
-/// Reads a secret, without the end of its line.
-fn secret(file: &Path) -> Result<String, Failure> {
-    let text = fs::read_to_string(file)
-        .map_err(|error| Failure::own(format!("--digest-file {}: {error}", file.display())))?;
+/// Reads the one line of a file, of the form `user:password`, without its end.
+fn secret(option: &str, file: &Path) -> Result<String, Failure> {
+    let wrong = |what: &dyn Display| Failure::own(format!("{option} {}: {what}", file.display()));
+    let text = fs::read_to_string(file).map_err(|error| wrong(&error))?;
     let line = text.trim_end_matches(['\n', '\r']);
     if line.contains('\n') || !line.contains(':') {
-        let what = "it must have one line, of the form user:password";
-        return Err(Failure::own(format!("--digest-file {}: {what}", file.display())));
+        return Err(wrong(&"it must have one line, of the form user:password"));
     }
     Ok(line.to_owned())
 }

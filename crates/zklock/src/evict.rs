@@ -5,12 +5,14 @@ use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 use zk_recipes::{Client, ErrorCode};
 
 use crate::clock::day_now;
-use crate::connect::{close, connect};
+use crate::connect::{close, connect, settled};
 use crate::duration::Short;
 use crate::exec::complain;
 use crate::exit::{Failure, NOT_DONE};
 use crate::options::Evict;
 use crate::queue::{self, Entry};
+use crate::show::hidden_root;
+use crate::text::printable;
 
 /// Runs the verb.
 pub(crate) async fn evict(options: &Evict) -> Result<u8, Failure> {
@@ -23,10 +25,13 @@ pub(crate) async fn evict(options: &Evict) -> Result<u8, Failure> {
 async fn evict_with(client: &Client, options: &Evict) -> Result<u8, Failure> {
     let not_done = |message: String| Failure { status: NOT_DONE, message };
     let path = &options.path;
-    let found = queue::read(client, path).await;
-    let queue = found.map_err(|error| Failure::own(error.to_string()))?;
-    let mut entries = queue.map(|queue| queue.entries).unwrap_or_default();
-    entries.retain(|it| it.name() == options.entry || it.token.to_string() == options.entry);
+    let queue = settled(client, || queue::read(client, path)).await?;
+    if queue.is_hidden {
+        return Err(hidden_root(path));
+    }
+    let mut entries = queue.entries;
+    let has_token = |it: &Entry| it.token().is_some_and(|it| it.to_string() == options.entry);
+    entries.retain(|it| it.name() == options.entry || has_token(it));
     let [entry] = &entries[..] else {
         let count = entries.len();
         return Err(not_done(format!(
@@ -39,7 +44,7 @@ async fn evict_with(client: &Client, options: &Evict) -> Result<u8, Failure> {
         return Err(not_done(format!("{}: nothing was deleted", entry.path)));
     }
     // An entry does not change after its creation, except when it is asked for the lock.
-    match client.delete(&entry.path, Some(entry.version)).await {
+    match client.delete(&entry.path, entry.facts.as_ref().map(|it| it.version)).await {
         Ok(()) => {
             complain(&format!("{}: deleted", entry.path));
             Ok(0)
@@ -67,13 +72,13 @@ fn confirmed(entry: &Entry) -> Result<bool, Failure> {
             "It may hold the lock, which then passes on at once, while its work may still go on."
         }
     };
-    let age = Short(entry.age(day_now()));
+    let age = entry.age(day_now()).map_or_else(|| "?".to_owned(), |age| Short(age).to_string());
+    let token = entry.token().map_or_else(|| "?".to_owned(), |token| token.to_string());
     let question = format!(
-        "{}\n{}, for {age}, token {}, {:?}\n{risk}\nDelete it? [y/N] ",
-        entry.path,
+        "{}\n{}, for {age}, token {token}, {:?}\n{risk}\nDelete it? [y/N] ",
+        printable(&entry.path),
         entry.role.as_str(),
-        entry.token,
-        entry.identity
+        entry.shown()
     );
     let mut answer = String::new();
     let asked = io::stderr().write_all(question.as_bytes());

@@ -12,6 +12,7 @@ use std::process::{Command, ExitCode};
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 
 use crate::exit::{FAILED, NOT_EXECUTABLE, NOT_FOUND};
+use crate::text::printable_lines;
 
 /// The first argument that starts the program as this process.
 pub(crate) const ARGUMENT: &str = "internal-exec";
@@ -53,5 +54,5 @@ fn reason(error: &io::Error) -> String {
 /// Prints a sentence to standard error.
 pub(crate) fn complain(sentence: &str) {
     // There is nobody else to tell.
-    let _ = writeln!(io::stderr(), "zklock: {sentence}");
+    let _ = writeln!(io::stderr(), "zklock: {}", printable_lines(sentence));
 }

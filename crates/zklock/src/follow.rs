@@ -15,6 +15,7 @@ use zk_recipes::zk_session::{StateStream, WatchEnded, WatchItem, WatchMode, Watc
 use zk_recipes::{Client, OpError, SessionId, SessionState};
 
 use crate::clock::day_now;
+use crate::connect::explained;
 use crate::duration::Short;
 use crate::exit::{Failure, of_signal};
 use crate::signals::Signals;
@@ -165,7 +166,7 @@ pub(crate) async fn follow<V: View>(
                         changed.add(covered);
                         Flow::Continue
                     }
-                    Err(error) => return Err(Failure::own(error.to_string())),
+                    Err(error) => return Err(explained(&error, error == OpError::AuthFailed)),
                 }
             }
             _ = pace.tick(), if is_due => {

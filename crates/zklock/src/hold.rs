@@ -2,64 +2,34 @@
 
 use std::io::{self, Write as _};
 use std::pin::pin;
-use std::time::Duration;
 
 use serde_json::json;
+use zk_recipes::Lock;
 use zk_recipes::kind::Kind;
-use zk_recipes::{Client, FencingToken, Lock};
 
-use crate::acquire::{Limit, obtain};
+use crate::acquire::{Begun, Obtained, perform};
 use crate::clock::boot_now;
-use crate::connect::{close, connect};
 use crate::deadline::{deadline, looks, margin};
-use crate::exit::{self, Failure};
+use crate::exit::Failure;
 use crate::kind::{Task, TokenOf};
 use crate::options::Hold;
-use crate::report::Reporter;
-use crate::run::identity;
-use crate::signals::Signals;
-
-/// How long a release may take. Then the end of the session frees the lock.
-const RELEASE_MAX: Duration = Duration::from_secs(5);
 
 /// Runs the verb.
 pub(crate) async fn hold(options: &Hold) -> Result<u8, Failure> {
-    let reporter =
-        Reporter::new(&options.obtain.path, options.obtain.quiet, options.obtain.events)?;
-    let mut signals = Signals::catch().map_err(|error| Failure::own(error.to_string()))?;
-    let limit = Limit::begin(&options.obtain);
-    let client = tokio::select! {
-        connected = connect(&options.connection, limit.left()) => connected?,
-        signal = signals.next() => {
-            let message = format!("signal {signal} arrived before there was a connection");
-            return Err(Failure { status: exit::of_signal(signal), message });
-        }
-    };
-    let identity = options.obtain.identity.clone().unwrap_or_else(|| identity("hold"));
-    let task = Holding { options, client: &client, limit, reporter, signals };
-    let (path, kind) = (&options.obtain.path, options.obtain.kind);
-    let result = kind.perform(&client, path, &identity, task).await;
-    close(&client).await;
-    result
+    let begun = Begun::begin(&options.obtain, &options.connection).await?;
+    let client = begun.client.clone();
+    perform(client, &options.obtain, "hold", Holding { options, begun }).await
 }
 
 struct Holding<'a> {
     options: &'a Hold,
-    client: &'a Client,
-    limit: Limit,
-    reporter: Reporter,
-    signals: Signals,
+    begun: Begun,
 }
 
 impl Task for Holding<'_> {
     async fn perform<K: Kind>(mut self, lock: Lock<K>, token: TokenOf<K>) -> Result<u8, Failure> {
-        let obtained = &self.options.obtain;
-        let (client, limit) = (self.client, self.limit);
-        let (reporter, signals) = (&mut self.reporter, &mut self.signals);
-        let guard = obtain(&lock, client, obtained, limit, reporter, signals).await?;
-        let token = token(&guard).map(FencingToken::get);
-        let session = guard.session().to_string();
-        reporter.event("held", json!({ "token": token, "session": session }));
+        let options = &self.options.obtain;
+        let Obtained { guard, token, .. } = self.begun.obtain(&lock, options, token).await?;
         // A lock that is shared has no token, but a script may wait for the line.
         let line = token.map_or_else(|| "held".to_owned(), |token| token.to_string());
         let mut stdout = io::stdout();
@@ -67,14 +37,14 @@ impl Task for Holding<'_> {
             Failure::own(format!("cannot print the token, so the lock is released: {error}"))
         })?;
 
-        let margin = margin(client);
-        let mut looks = looks(client);
+        let client = &self.begun.client;
+        let (margin, mut looks) = (margin(client), looks(client));
         let mut lost = pin!(guard.lost());
         let mut closed = pin!(stdin_closed(!self.options.no_stdin));
         let reason = loop {
             tokio::select! {
                 _ = &mut closed => break None,
-                _ = signals.next() => break None,
+                _ = self.begun.signals.next() => break None,
                 reason = &mut lost => break Some(reason.to_string()),
                 _ = looks.tick() => {
                     let left = deadline(&guard, client).map(|at| at.saturating_sub(boot_now()));
@@ -85,16 +55,11 @@ impl Task for Holding<'_> {
             }
         };
         if let Some(reason) = reason {
-            reporter.event("lost", json!({ "reason": reason }));
-            let message = format!("{}: the lock is lost: {reason}", obtained.path);
-            return Err(Failure { status: obtained.lost_exit_code, message });
+            self.begun.reporter.event("lost", json!({ "reason": reason }));
+            let message = format!("{}: the lock is lost: {reason}", options.path);
+            return Err(Failure { status: options.lost_exit_code, message });
         }
-        match guard.release().timeout(RELEASE_MAX).await {
-            Ok(_) => reporter.event("released", json!({})),
-            Err(error) => reporter.warn(&format!(
-                "not released: {error}; the lock is free when its session has ended"
-            )),
-        }
+        self.begun.release(guard).await;
         Ok(0)
     }
 }

@@ -2,10 +2,11 @@
 
 use std::str::FromStr;
 
+use clap::ValueEnum;
 use zk_recipes::kind::{Fenced, Kind};
 use zk_recipes::{
-    Client, ConfigError, Election, ExclusiveLock, FairLock, FencingToken, Guard, Lock, RwLock,
-    Semaphore,
+    Client, ConfigError, Election, ElectionNaming, ExclusiveLock, FairLock, FencingToken, Guard,
+    Lock, Naming as FairNaming, RwLock, RwNaming, Semaphore,
 };
 
 use crate::exit::Failure;
@@ -19,6 +20,15 @@ pub(crate) enum LockKind {
     Read,
     Semaphore(u32),
     Write,
+}
+
+/// Whose names the entries of a queue have.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum Naming {
+    /// Curator's, which are the library's own
+    Curator,
+    /// kazoo's
+    Kazoo,
 }
 
 /// Returns the fencing token of a lock, if its kind has one.
@@ -35,13 +45,21 @@ impl LockKind {
         self,
         client: &Client,
         path: &str,
+        naming: Naming,
         identity: &str,
         task: impl Task,
     ) -> Result<u8, Failure> {
         let id = identity.to_owned();
+        let is_kazoo = naming == Naming::Kazoo;
         match self {
+            Self::Exclusive | Self::Semaphore(_) if is_kazoo => Err(Failure::own(
+                "--naming kazoo: only fair, read, write and election have queues that kazoo can \
+                 share",
+            )),
             Self::Election => {
-                let built = Election::builder(client, path).and_then(|it| it.identity(id).build());
+                let names = if is_kazoo { ElectionNaming::kazoo() } else { <_>::default() };
+                let built = Election::builder(client, path)
+                    .and_then(|it| it.identity(id).naming(names).build());
                 task.perform(built.map_err(failure)?, fenced).await
             }
             Self::Exclusive => {
@@ -50,11 +68,15 @@ impl LockKind {
                 task.perform(built.map_err(failure)?, fenced).await
             }
             Self::Fair => {
-                let built = FairLock::builder(client, path).and_then(|it| it.identity(id).build());
+                let names = if is_kazoo { FairNaming::kazoo() } else { <_>::default() };
+                let built = FairLock::builder(client, path)
+                    .and_then(|it| it.identity(id).naming(names).build());
                 task.perform(built.map_err(failure)?, fenced).await
             }
             Self::Read | Self::Write => {
-                let built = RwLock::builder(client, path).and_then(|it| it.identity(id).build());
+                let names = if is_kazoo { RwNaming::kazoo() } else { <_>::default() };
+                let built = RwLock::builder(client, path)
+                    .and_then(|it| it.identity(id).naming(names).build());
                 let lock = built.map_err(failure)?;
                 if self == Self::Read {
                     task.perform(lock.read_side(), unfenced).await

@@ -10,6 +10,7 @@ mod family;
 mod kind;
 mod options;
 mod signals;
+mod text;
 mod wire;
 
 mod config;

@@ -10,7 +10,7 @@ use clap_complete::Shell;
 
 use crate::duration::parse as duration;
 use crate::exit;
-use crate::kind::LockKind;
+use crate::kind::{LockKind, Naming};
 
 /// Runs a command while it holds a ZooKeeper lock, and ends the command before
 /// the lock can pass to another contender.
@@ -64,7 +64,15 @@ pub(crate) struct Connection {
     /// File with `user:password` for the scheme `digest`
     #[arg(long, env = "ZKLOCK_DIGEST_FILE", hide_env_values = true, value_name = "FILE")]
     pub(crate) digest_file: Option<PathBuf>,
-    /// Who may change what is created [default: creator with --digest-file, else open]
+    /// File with `user:password` for SASL with DIGEST-MD5
+    #[cfg(feature = "sasl-digest-md5")]
+    #[arg(long, env = "ZKLOCK_SASL_FILE", hide_env_values = true, value_name = "FILE")]
+    pub(crate) sasl_file: Option<PathBuf>,
+    #[cfg(feature = "sasl-gssapi")]
+    #[command(flatten)]
+    pub(crate) kerberos: Kerberos,
+    /// Who may change what is created [default: creator with --digest-file or SASL,
+    /// else open]
     #[arg(long, env = "ZKLOCK_ACL", hide_env_values = true)]
     pub(crate) acl: Option<Access>,
     /// Connects with TLS, and trusts the CAs of this file
@@ -81,6 +89,41 @@ pub(crate) struct Connection {
     #[arg(long, env = "ZKLOCK_TLS_KEY", hide_env_values = true, value_name = "FILE")]
     #[arg(requires = "tls_cert")]
     pub(crate) tls_key: Option<PathBuf>,
+}
+
+impl Connection {
+    /// Returns whether the client authenticates itself by any means.
+    pub(crate) fn has_identity(&self) -> bool {
+        let has_identity = self.digest_file.is_some();
+        #[cfg(feature = "sasl-digest-md5")]
+        let has_identity = has_identity || self.sasl_file.is_some();
+        #[cfg(feature = "sasl-gssapi")]
+        let has_identity = has_identity || self.kerberos.sasl_gssapi;
+        #[cfg(feature = "tls")]
+        let has_identity = has_identity || self.tls_cert.is_some();
+        has_identity
+    }
+}
+
+/// How to authenticate with Kerberos, whose library finds the credentials.
+#[cfg(feature = "sasl-gssapi")]
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Connection")]
+pub(crate) struct Kerberos {
+    /// Authenticates with SASL and GSSAPI, with the credentials of KRB5CCNAME or
+    /// KRB5_CLIENT_KTNAME
+    #[arg(long, env = "ZKLOCK_SASL_GSSAPI", hide_env_values = true)]
+    #[arg(value_parser = FalseyValueParser::new())]
+    #[cfg_attr(feature = "sasl-digest-md5", arg(conflicts_with = "sasl_file"))]
+    pub(crate) sasl_gssapi: bool,
+    /// The own principal, if there are credentials of several
+    #[arg(long, env = "ZKLOCK_SASL_PRINCIPAL", hide_env_values = true, value_name = "NAME")]
+    #[arg(requires = "sasl_gssapi")]
+    pub(crate) sasl_principal: Option<String>,
+    /// The principal of all servers [default: zookeeper/HOST]
+    #[arg(long, env = "ZKLOCK_SASL_SERVER_PRINCIPAL", hide_env_values = true)]
+    #[arg(value_name = "NAME", requires = "sasl_gssapi")]
+    pub(crate) sasl_server_principal: Option<String>,
 }
 
 /// Who may change the znodes that are created.
@@ -109,6 +152,9 @@ pub(crate) struct Obtain {
     /// fair, read, write, exclusive, semaphore=N or election
     #[arg(long, env = "ZKLOCK_KIND", hide_env_values = true, default_value = "fair")]
     pub(crate) kind: LockKind,
+    /// Whose queue it joins. All contenders of a path need the same
+    #[arg(long, env = "ZKLOCK_NAMING", hide_env_values = true, default_value = "curator")]
+    pub(crate) naming: Naming,
     /// What others see in the queue [default: host, process and command]
     #[arg(long, env = "ZKLOCK_IDENTITY", hide_env_values = true, value_name = "TEXT")]
     pub(crate) identity: Option<String>,
@@ -182,11 +228,9 @@ pub(crate) struct Hold {
     pub(crate) connection: Connection,
 }
 
+/// How and how often something is printed.
 #[derive(Args, Debug)]
-pub(crate) struct Status {
-    /// Paths of locks
-    #[arg(required = true)]
-    pub(crate) paths: Vec<String>,
+pub(crate) struct Printing {
     /// Prints JSON
     #[arg(long, env = "ZKLOCK_JSON", hide_env_values = true)]
     #[arg(value_parser = FalseyValueParser::new())]
@@ -195,6 +239,15 @@ pub(crate) struct Status {
     #[arg(long, env = "ZKLOCK_WATCH", hide_env_values = true)]
     #[arg(value_parser = FalseyValueParser::new())]
     pub(crate) watch: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Status {
+    /// Paths of locks
+    #[arg(required = true)]
+    pub(crate) paths: Vec<String>,
+    #[command(flatten)]
+    pub(crate) printing: Printing,
     #[command(flatten)]
     pub(crate) connection: Connection,
 }
@@ -204,14 +257,8 @@ pub(crate) struct Ls {
     /// Where to begin
     #[arg(default_value = "/")]
     pub(crate) root: String,
-    /// Prints JSON
-    #[arg(long, env = "ZKLOCK_JSON", hide_env_values = true)]
-    #[arg(value_parser = FalseyValueParser::new())]
-    pub(crate) json: bool,
-    /// Prints it again after each change
-    #[arg(long, env = "ZKLOCK_WATCH", hide_env_values = true)]
-    #[arg(value_parser = FalseyValueParser::new())]
-    pub(crate) watch: bool,
+    #[command(flatten)]
+    pub(crate) printing: Printing,
     #[command(flatten)]
     pub(crate) connection: Connection,
 }

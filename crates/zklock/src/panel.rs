@@ -5,9 +5,10 @@ use std::time::SystemTime;
 
 use crate::follow::Link;
 use crate::queue::Queue;
-use crate::show::{count, entries, list};
-use crate::survey::{Line, Survey};
-use crate::table::{WIDTH, shortened};
+use crate::show::{count, entries, hidden_in_words, list};
+use crate::survey::{Line, Root, Survey};
+use crate::table::WIDTH;
+use crate::text::{printable, shortened};
 
 /// The rows around the table: the title, the connection, the heading of the table, the keys.
 const OTHER_ROWS: usize = 4;
@@ -91,9 +92,9 @@ impl Panel {
     }
 
     /// Shows a queue, if it is still the one that is wanted.
-    pub(crate) fn set_queue(&mut self, path: &str, queue: Option<Queue>) {
-        if let Some(opened) = self.opened.as_mut().filter(|opened| opened.path == path) {
-            opened.queue = queue;
+    pub(crate) fn set_queue(&mut self, queue: Queue) {
+        if let Some(opened) = self.opened.as_mut().filter(|opened| opened.path == queue.path) {
+            opened.queue = Some(queue);
         }
     }
 
@@ -167,14 +168,15 @@ impl Panel {
         rows.push(Row { style: Style::Plain, text: keys.to_owned() });
         rows.truncate(height);
         for row in &mut rows {
-            row.text = shortened(&row.text, width);
+            row.text = shortened(&printable(&row.text), width);
         }
         rows
     }
 
     /// Returns everything as text, for readers that are no terminals.
     pub(crate) fn frame(&self, now: SystemTime) -> String {
-        let mut text = format!("{}\n{}\n", self.title().text, self.connection(now).text);
+        let mut text =
+            format!("{}\n{}\n", printable(&self.title().text), self.connection(now).text);
         for line in list(self.lines().into_iter(), now).lines(WIDTH) {
             text.push_str(&line);
             text.push('\n');
@@ -185,8 +187,9 @@ impl Panel {
     fn title(&self) -> Row {
         let text = if let Some(Opened { path, queue, .. }) = &self.opened {
             let what = queue.as_ref().map_or_else(
-                || "not read yet, or gone".to_owned(),
+                || "not read yet".to_owned(),
                 |queue| match queue.kind {
+                    _ if queue.is_hidden => "not known, since you may not list it".to_owned(),
                     Some(kind) => {
                         format!("{kind}, {}", count(queue.entries.len(), "entry", "entries"))
                     }
@@ -194,6 +197,8 @@ impl Panel {
                 },
             );
             format!("zklock top {path}: {what}")
+        } else if self.survey.root == Root::Gone {
+            format!("zklock top {}: there is no such znode", self.root)
         } else {
             let lengths = self.survey.lines.values().map(|line| line.length);
             let order = match self.order {
@@ -212,11 +217,15 @@ impl Panel {
     }
 
     fn connection(&self, now: SystemTime) -> Row {
-        let Some(link) = &self.link else {
-            return Row { style: Style::Good, text: "connected".to_owned() };
-        };
-        let style = if link.is_connected { Style::Good } else { Style::Bad };
-        Row { style, text: link.in_words(now) }
+        let is_connected = self.link.as_ref().is_none_or(|link| link.is_connected);
+        let style = if is_connected { Style::Good } else { Style::Bad };
+        let mut text =
+            self.link.as_ref().map_or_else(|| "connected".to_owned(), |link| link.in_words(now));
+        if let Some(hidden) = hidden_in_words(&self.survey) {
+            text.push_str("; ");
+            text.push_str(&hidden);
+        }
+        Row { style, text }
     }
 
     /// Returns the locks in their order.
@@ -292,6 +301,7 @@ mod tests {
 
     fn panel(locks: u64) -> Panel {
         let mut panel = Panel::new("/");
+        panel.survey.root = Root::There;
         for number in 0..locks {
             let path = format!("/lock-{number:02}");
             // The last one waits longest.

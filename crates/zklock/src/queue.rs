@@ -6,7 +6,9 @@
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use zk_recipes::{Client, OpError, SessionId, Stat};
+use zk_recipes::{Client, ErrorCode, OpError, SessionId, Stat, Version};
+
+use crate::text::printable;
 
 /// How many requests are in flight at a time.
 pub(crate) const IN_FLIGHT: usize = 64;
@@ -23,8 +25,10 @@ pub(crate) enum Role {
     /// The only entry of an exclusive lock.
     Exclusive,
     Leader,
-    /// A semaphore of Curator or kazoo, whose number of permits no znode has.
+    /// A semaphore of Curator, whose number of permits no znode has.
     Lease,
+    /// A semaphore of kazoo. A lease is created only when there is one, so each of them holds.
+    KazooLease,
     Lock,
     Permit,
     Read,
@@ -32,7 +36,7 @@ pub(crate) enum Role {
 }
 
 /// The ends of names before the sequence number.
-const MARKS: [(&str, Role); 9] = [
+const MARKS: [(&str, Role); 8] = [
     ("lock-", Role::Lock),
     ("permit-", Role::Permit),
     ("__READ__", Role::Read),
@@ -41,7 +45,6 @@ const MARKS: [(&str, Role); 9] = [
     ("latch-", Role::Leader),
     ("__lock__", Role::Lock),
     ("__rlock__", Role::Read),
-    ("__lease__", Role::Lease),
 ];
 
 /// The entries of a lock, without their data.
@@ -53,8 +56,14 @@ pub(crate) struct Listing {
     pub(crate) stat: Stat,
 }
 
-/// The data of a znode, if it exists.
-pub(crate) type Found = Option<(Bytes, Stat)>;
+/// What a read has found.
+#[derive(Debug)]
+pub(crate) enum Found<T> {
+    Gone,
+    /// This client may not read it.
+    Hidden,
+    There(T),
+}
 
 /// The name of an entry.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -72,11 +81,18 @@ pub(crate) struct Entry {
     pub(crate) role: Role,
     /// Whether it holds the lock; `None` if the znodes do not say.
     pub(crate) holds: Option<bool>,
+    /// What the servers tell of it; `None` if this client may not read it.
+    pub(crate) facts: Option<Facts>,
+}
+
+/// What the znode of an entry says.
+#[derive(Debug)]
+pub(crate) struct Facts {
     pub(crate) identity: String,
     pub(crate) session: Option<SessionId>,
     pub(crate) since: SystemTime,
     pub(crate) token: i64,
-    pub(crate) version: zk_recipes::Version,
+    pub(crate) version: Version,
 }
 
 /// A lock with its entries.
@@ -86,6 +102,8 @@ pub(crate) struct Queue {
     /// The kind in words; `None` if the path has neither entries nor is an exclusive lock.
     pub(crate) kind: Option<&'static str>,
     pub(crate) entries: Vec<Entry>,
+    /// Whether this client may not list the entries, so that nothing is known of them.
+    pub(crate) is_hidden: bool,
 }
 
 impl Role {
@@ -93,7 +111,7 @@ impl Role {
         match self {
             Self::Exclusive => "exclusive",
             Self::Leader => "leader",
-            Self::Lease => "lease",
+            Self::Lease | Self::KazooLease => "lease",
             Self::Lock => "lock",
             Self::Permit => "permit",
             Self::Read => "read",
@@ -107,34 +125,46 @@ impl Listing {
     pub(crate) fn has_permits(&self) -> bool {
         self.names.first().is_some_and(|first| first.role == Role::Permit)
     }
+
+    /// Returns the children that may be leases of kazoo's `Semaphore`. They are, if the data of the
+    /// directory is the number of leases.
+    pub(crate) fn leases(&self) -> impl Iterator<Item = &str> {
+        let leases = self.others.iter().map(|name| &**name).filter(|name| is_lease(name));
+        leases.filter(|_| self.names.is_empty())
+    }
 }
 
 impl Name {
-    pub(crate) fn entry(&self, path: &str, place: usize, (data, stat): &(Bytes, Stat)) -> Entry {
-        Entry::new(path.to_owned(), place, self.role, data, stat)
+    /// Returns the entry with this name; `None` if it has left.
+    pub(crate) fn entry(&self, path: &str, found: &Found<(Bytes, Stat)>) -> Option<Entry> {
+        Entry::found(path, self.role, found)
     }
 }
 
 impl Entry {
-    fn new(path: String, place: usize, role: Role, data: &[u8], stat: &Stat) -> Self {
-        let id = Some(data).filter(|_| role == Role::Exclusive).and_then(behind_id);
-        let data = id.unwrap_or(data);
-        Self {
-            path,
-            place,
-            role,
-            holds: None,
-            identity: printable(data),
-            session: stat.ephemeral_owner,
-            since: stat.ctime,
-            token: stat.czxid.0,
-            version: stat.version,
-        }
+    fn found(path: &str, role: Role, found: &Found<(Bytes, Stat)>) -> Option<Self> {
+        let facts = match found {
+            Found::Gone => return None,
+            Found::Hidden => None,
+            Found::There((data, stat)) => Some(Facts::new(role, data, stat)),
+        };
+        Some(Self { path: path.to_owned(), place: 0, role, holds: None, facts })
     }
 
     /// Returns how long the entry has existed by the clock of this machine.
-    pub(crate) fn age(&self, now: SystemTime) -> Duration {
-        now.duration_since(self.since).unwrap_or_default()
+    pub(crate) fn age(&self, now: SystemTime) -> Option<Duration> {
+        let since = self.facts.as_ref()?.since;
+        Some(now.duration_since(since).unwrap_or_default())
+    }
+
+    pub(crate) fn token(&self) -> Option<i64> {
+        self.facts.as_ref().map(|facts| facts.token)
+    }
+
+    /// Returns what identifies the entry to people: some programs store nothing.
+    pub(crate) fn shown(&self) -> &str {
+        let identity = self.facts.as_ref().map(|facts| &*facts.identity);
+        identity.filter(|it| !it.is_empty()).unwrap_or_else(|| self.name())
     }
 
     /// Returns the name of the znode.
@@ -143,43 +173,88 @@ impl Entry {
     }
 }
 
-/// Reads a lock with all its entries. Returns `None` if nothing is at the path.
-pub(crate) async fn read(client: &Client, path: &str) -> Result<Option<Queue>, OpError> {
-    let Some(listing) = list(client, path).await? else { return Ok(None) };
+impl Facts {
+    fn new(role: Role, data: &[u8], stat: &Stat) -> Self {
+        let id = Some(data).filter(|_| role == Role::Exclusive).and_then(behind_id);
+        let identity = String::from_utf8_lossy(id.unwrap_or(data));
+        Self {
+            identity: printable(identity.trim()),
+            session: stat.ephemeral_owner,
+            since: stat.ctime,
+            token: stat.czxid.0,
+            version: stat.version,
+        }
+    }
+}
+
+impl Queue {
+    /// Returns a queue of which nothing is known, or in which nothing is.
+    fn empty(path: &str, is_hidden: bool) -> Self {
+        Self { path: path.to_owned(), kind: None, entries: Vec::new(), is_hidden }
+    }
+}
+
+/// Reads a lock with all its entries.
+pub(crate) async fn read(client: &Client, path: &str) -> Result<Queue, OpError> {
+    let listing = match list(client, path).await? {
+        Found::There(listing) => listing,
+        Found::Gone => return Ok(Queue::empty(path, false)),
+        Found::Hidden => return Ok(Queue::empty(path, true)),
+    };
+    let of = |kind, entries| Queue { kind, entries, ..Queue::empty(path, false) };
     if listing.stat.ephemeral_owner.is_some() {
         let entry = read_exclusive(client, path).await?;
-        let kind = Some("exclusive");
-        return Ok(entry.map(|entry| Queue { path: path.to_owned(), kind, entries: vec![entry] }));
+        return Ok(of(entry.is_some().then_some("exclusive"), entry.into_iter().collect()));
     }
     let permits = permits(client, path, &listing).await?;
-    let kind = kind(&listing.names);
+    let mut kind = kind(&listing.names);
     let mut entries = read_entries(client, path, &listing.names).await?;
+    if permits.is_some() && listing.leases().next().is_some() {
+        kind = Some("semaphore");
+        entries = read_leases(client, path, &listing).await?;
+    }
     for (place, entry) in entries.iter_mut().enumerate() {
         entry.place = place;
     }
     mark_holders(&mut entries, permits);
-    Ok(Some(Queue { path: path.to_owned(), kind, entries }))
+    Ok(of(kind, entries))
+}
+
+/// Reads the leases of kazoo's `Semaphore`, the oldest one first. Who waits has none: it waits for the
+/// lock whose path ends with `-__lock__`.
+async fn read_leases(
+    client: &Client,
+    path: &str,
+    listing: &Listing,
+) -> Result<Vec<Entry>, OpError> {
+    let name = |name: &str| Name { number: 0, role: Role::KazooLease, name: name.to_owned() };
+    let names: Vec<Name> = listing.leases().map(name).collect();
+    let mut entries = read_entries(client, path, &names).await?;
+    entries.sort_by_key(Entry::token);
+    Ok(entries)
 }
 
 /// Reads the znode of an exclusive lock. Returns `None` if it is gone.
 pub(crate) async fn read_exclusive(client: &Client, path: &str) -> Result<Option<Entry>, OpError> {
-    let found = existing(client.get_data(path).await)?;
-    Ok(found.map(|(data, stat)| exclusive(path, &data, &stat)))
+    let found = found(client.get_data(path).await)?;
+    let entry = Entry::found(path, Role::Exclusive, &found);
+    Ok(entry.map(|entry| Entry { holds: Some(true), ..entry }))
 }
 
-/// Returns the entry in the data of an ephemeral znode; `None` if it is no exclusive lock of ours, all
-/// of which have an id in their data.
-pub(crate) fn our_exclusive(path: &str, data: &Bytes, stat: &Stat) -> Option<Entry> {
-    behind_id(data).map(|_| exclusive(path, data, stat))
+/// Returns the entry in an ephemeral znode; `None` if it is no exclusive lock of ours, all of which
+/// have an id in their data.
+pub(crate) fn our_exclusive(path: &str, found: &Found<(Bytes, Stat)>) -> Option<Entry> {
+    match found {
+        Found::There((data, _)) => behind_id(data)?,
+        Found::Gone | Found::Hidden => return None,
+    };
+    Entry::found(path, Role::Exclusive, found).map(|entry| Entry { holds: Some(true), ..entry })
 }
 
-fn exclusive(path: &str, data: &Bytes, stat: &Stat) -> Entry {
-    Entry { holds: Some(true), ..Entry::new(path.to_owned(), 0, Role::Exclusive, data, stat) }
-}
-
-/// Lists the entries of a lock, in the order of the queue. Returns `None` if nothing is at the path.
-pub(crate) async fn list(client: &Client, path: &str) -> Result<Option<Listing>, OpError> {
-    Ok(existing(client.get_children_with_stat(path).await)?.map(|(names, stat)| sort(names, stat)))
+/// Lists the entries of a lock, in the order of the queue.
+pub(crate) async fn list(client: &Client, path: &str) -> Result<Found<Listing>, OpError> {
+    let listed = found(client.get_children_with_stat(path).await)?;
+    Ok(listed.map(|(names, stat)| sort(names, stat)))
 }
 
 /// Sorts the children of a znode into entries and others.
@@ -205,39 +280,40 @@ pub(crate) async fn read_entries(
     for names in names.chunks(IN_FLIGHT) {
         let paths: Vec<String> = names.iter().map(|it| child(path, &it.name)).collect();
         for ((name, path), found) in names.iter().zip(&paths).zip(read_all(client, &paths).await?) {
-            let place = entries.len();
-            entries.extend(found.map(|found| name.entry(path, place, &found)));
+            entries.extend(name.entry(path, &found));
         }
     }
     Ok(entries)
 }
 
-/// Reads the data of znodes. `None` stands for those that do not exist.
-pub(crate) async fn read_all(client: &Client, paths: &[String]) -> Result<Vec<Found>, OpError> {
-    let mut found = Vec::new();
+/// Reads the data of znodes.
+pub(crate) async fn read_all(
+    client: &Client,
+    paths: &[String],
+) -> Result<Vec<Found<(Bytes, Stat)>>, OpError> {
+    let mut all = Vec::new();
     for paths in paths.chunks(IN_FLIGHT) {
         let reads: Vec<_> = paths.iter().map(|path| client.get_data(path)).collect();
         for read in reads {
-            found.push(existing(read.await)?);
+            all.push(found(read.await)?);
         }
     }
-    Ok(found)
+    Ok(all)
 }
 
-/// Lists the children of as many znodes as may be listed at a time. `None` stands for those that do
-/// not exist.
+/// Lists the children of as many znodes as may be listed at a time.
 pub(crate) async fn list_all(
     client: &Client,
     paths: &[String],
-) -> Result<Vec<Option<Listing>>, OpError> {
-    let mut found = Vec::new();
+) -> Result<Vec<Found<Listing>>, OpError> {
+    let mut all = Vec::new();
     for paths in paths.chunks(IN_FLIGHT) {
         let lists: Vec<_> = paths.iter().map(|it| client.get_children_with_stat(it)).collect();
         for list in lists {
-            found.push(existing(list.await)?.map(|(names, stat)| sort(names, stat)));
+            all.push(found(list.await)?.map(|(names, stat)| sort(names, stat)));
         }
     }
-    Ok(found)
+    Ok(all)
 }
 
 /// Returns the kind of lock that has these entries.
@@ -258,16 +334,21 @@ pub(crate) fn kind(names: &[Name]) -> Option<&'static str> {
 
 /// Reads how many permits a semaphore has; `None` if that is not stored, or it is none.
 async fn permits(client: &Client, path: &str, listing: &Listing) -> Result<Option<usize>, OpError> {
-    if !listing.has_permits() {
+    if !listing.has_permits() && listing.leases().next().is_none() {
         return Ok(None);
     }
-    let found = existing(client.get_data(path).await)?;
-    Ok(found.and_then(|(data, _)| permits_in(&data)))
+    Ok(permits_in(&found(client.get_data(path).await)?))
 }
 
 /// Returns how many permits the data of a semaphore's directory says it has.
-pub(crate) fn permits_in(data: &[u8]) -> Option<usize> {
+pub(crate) fn permits_in(found: &Found<(Bytes, Stat)>) -> Option<usize> {
+    let Found::There((data, _)) = found else { return None };
     std::str::from_utf8(data).ok()?.parse().ok()
+}
+
+/// Returns whether a name is like that of a lease of kazoo's `Semaphore`, which has no number.
+pub(crate) fn is_lease(name: &str) -> bool {
+    name.len() == ID_DIGITS && name.bytes().all(|it| matches!(it, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 /// Says of each entry whether it holds the lock.
@@ -285,6 +366,7 @@ pub(crate) fn holds(roles: &[Role], place: usize, permits: Option<usize>) -> Opt
         Role::Read => Some(roles.iter().take(place).all(|role| *role == Role::Read)),
         Role::Permit => permits.map(|permits| place < permits),
         Role::Lease => None,
+        Role::KazooLease => Some(true),
     }
 }
 
@@ -313,22 +395,27 @@ fn behind_id(data: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// Returns data as text that does not disturb a terminal.
-fn printable(data: &[u8]) -> String {
-    let text = String::from_utf8_lossy(data);
-    text.trim().chars().map(|it| if it.is_control() { '\u{fffd}' } else { it }).collect()
-}
-
 /// Returns the path of a child.
 pub(crate) fn child(path: &str, name: &str) -> String {
     format!("{}/{name}", path.trim_end_matches('/'))
 }
 
-/// Returns `None` if the znode does not exist.
-pub(crate) fn existing<T>(result: Result<T, OpError>) -> Result<Option<T>, OpError> {
+impl<T> Found<T> {
+    fn map<U>(self, map: impl FnOnce(T) -> U) -> Found<U> {
+        match self {
+            Self::Gone => Found::Gone,
+            Self::Hidden => Found::Hidden,
+            Self::There(value) => Found::There(map(value)),
+        }
+    }
+}
+
+/// Returns what a read has found. What this client may not read is no failure.
+pub(crate) fn found<T>(result: Result<T, OpError>) -> Result<Found<T>, OpError> {
     match result {
-        Ok(found) => Ok(Some(found)),
-        Err(error) if error.is_no_node() => Ok(None),
+        Ok(value) => Ok(Found::There(value)),
+        Err(error) if error.is_no_node() => Ok(Found::Gone),
+        Err(error) if error.server_code() == Some(ErrorCode::NO_AUTH) => Ok(Found::Hidden),
         Err(error) => Err(error),
     }
 }
@@ -364,7 +451,7 @@ mod tests {
         let held = |roles: &[Role], permits| -> Vec<Option<bool>> {
             (0..roles.len()).map(|place| holds(roles, place, permits)).collect()
         };
-        use Role::{Lease, Lock, Permit, Read, Write};
+        use Role::{KazooLease, Lease, Lock, Permit, Read, Write};
         let (yes, no) = (Some(true), Some(false));
         assert_eq!(held(&[Lock, Lock], None), [yes, no]);
         assert_eq!(held(&[Read, Read, Write, Read], None), [yes, yes, no, no]);
@@ -372,6 +459,7 @@ mod tests {
         assert_eq!(held(&[Permit, Permit, Permit], Some(2)), [yes, yes, no]);
         assert_eq!(held(&[Permit], None), [None]);
         assert_eq!(held(&[Lease], Some(2)), [None]);
+        assert_eq!(held(&[KazooLease, KazooLease], Some(2)), [yes, yes]);
     }
 
     #[test]
@@ -387,11 +475,18 @@ mod tests {
     }
 
     #[test]
-    fn identities_are_shown_without_ids_and_control_characters() {
+    fn a_lease_of_kazoo_has_the_name_of_an_id() {
+        assert!(is_lease("0123456789abcdef0123456789abcdef"));
+        for name in ["0123456789abcdef0123456789abcde", "0123456789ABCDEF0123456789abcdef", ""] {
+            assert!(!is_lease(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn identities_are_shown_without_ids() {
         let id = "0123456789abcdef0123456789abcdef";
         assert_eq!(behind_id(format!("{id} host").as_bytes()), Some(&b"host"[..]));
         assert_eq!(behind_id(id.as_bytes()), Some(&b""[..]));
         assert_eq!(behind_id(format!("{id}f").as_bytes()), None);
-        assert_eq!(printable(b"a\x1b[31mb\n"), "a\u{fffd}[31mb");
     }
 }

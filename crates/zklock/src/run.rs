@@ -7,19 +7,16 @@ use rustix::process::Signal;
 use serde_json::json;
 use tokio::time::interval;
 use zk_recipes::kind::Kind;
-use zk_recipes::{Client, FencingToken, Guard, Lock, LockState};
+use zk_recipes::{Client, Guard, Lock, LockState};
 
-use crate::acquire::{Limit, interrupted, obtain};
+use crate::acquire::{Begun, Obtained, interrupted, perform};
 use crate::clock::boot_now;
-use crate::connect::{close, connect};
 use crate::deadline::{deadline, looks, margin};
 use crate::ending::Terms;
 use crate::exit::{self, Failure};
 use crate::family::Family;
 use crate::kind::{Task, TokenOf};
 use crate::options::{OnLoss, Run};
-use crate::report::Reporter;
-use crate::signals::Signals;
 use crate::supervisor::{Charge, Supervised};
 use crate::wire::{Ended, Order, Report};
 
@@ -27,70 +24,32 @@ use crate::wire::{Ended, Order, Report};
 const GRACE: Duration = Duration::from_secs(5);
 /// A lease is always longer than this fraction of the session timeout while servers answer.
 const GRACE_SHARE_MAX: u32 = 3;
-/// How long a release may take. Then the end of the session frees the lock.
-const RELEASE_MAX: Duration = Duration::from_secs(5);
 /// The pause between two attempts to end what a dead supervisor has left.
 const KILL_AGAIN: Duration = Duration::from_millis(20);
 
 /// Runs the verb.
 pub(crate) async fn run(options: &Run) -> Result<u8, Failure> {
-    let reporter =
-        Reporter::new(&options.obtain.path, options.obtain.quiet, options.obtain.events)?;
-    let mut signals = Signals::catch().map_err(|error| Failure::own(error.to_string()))?;
-    let limit = Limit::begin(&options.obtain);
-    let client = tokio::select! {
-        connected = connect(&options.connection, limit.left()) => connected?,
-        signal = signals.next() => {
-            let message = format!("signal {signal} arrived before there was a connection");
-            return Err(Failure { status: exit::of_signal(signal), message });
-        }
-    };
+    let begun = Begun::begin(&options.obtain, &options.connection).await?;
+    let client = begun.client.clone();
     let name = options.command.first().map(|it| it.to_string_lossy()).unwrap_or_default();
-    let identity = options.obtain.identity.clone().unwrap_or_else(|| identity(&name));
-    let task = Running { options, client: &client, limit, reporter, signals };
-    let (path, kind) = (&options.obtain.path, options.obtain.kind);
-    let result = kind.perform(&client, path, &identity, task).await;
-    close(&client).await;
-    result
-}
-
-/// Returns what others see of this process: the host, the process, and what it runs. Arguments may
-/// contain secrets.
-pub(crate) fn identity(command: &str) -> String {
-    let host = rustix::system::uname();
-    let host = host.nodename().to_string_lossy();
-    format!("{host} pid={} {command}", std::process::id())
+    perform(client, &options.obtain, &name, Running { options, begun }).await
 }
 
 struct Running<'a> {
     options: &'a Run,
-    client: &'a Client,
-    limit: Limit,
-    reporter: Reporter,
-    signals: Signals,
+    begun: Begun,
 }
 
 impl Task for Running<'_> {
     async fn perform<K: Kind>(mut self, lock: Lock<K>, token: TokenOf<K>) -> Result<u8, Failure> {
-        let terms = terms(self.options, self.client)?;
-        let obtained = &self.options.obtain;
-        let (client, limit) = (self.client, self.limit);
-        let (reporter, signals) = (&mut self.reporter, &mut self.signals);
-        let guard = obtain(&lock, client, obtained, limit, reporter, signals).await?;
-        let token = token(&guard).map(FencingToken::get);
-        let session = guard.session().to_string();
-        self.reporter.event("held", json!({ "token": token, "session": session }));
-        let result = self.supervise(&guard, terms, token, session).await;
-        if guard.state() == LockState::Held {
-            if let Err(error) = guard.release().timeout(RELEASE_MAX).await {
-                let what = "the lock is free when its session has ended";
-                self.reporter.warn(&format!("not released: {error}; {what}"));
-            } else {
-                self.reporter.event("released", json!({}));
-            }
+        let terms = terms(self.options, &self.begun.client)?;
+        let obtained = self.begun.obtain(&lock, &self.options.obtain, token).await?;
+        let result = self.supervise(&obtained, terms).await;
+        if obtained.guard.state() == LockState::Held {
+            self.begun.release(obtained.guard).await;
         } else {
             // No server can be asked at present. The client deletes the entry if one answers soon.
-            drop(guard);
+            drop(obtained);
         }
         result
     }
@@ -113,18 +72,19 @@ impl Running<'_> {
     /// Runs the command, and returns its status after the last of its processes.
     async fn supervise<K: Kind>(
         &mut self,
-        guard: &Guard<K>,
+        obtained: &Obtained<K>,
         terms: Terms,
-        token: Option<i64>,
-        session: String,
     ) -> Result<u8, Failure> {
+        let Obtained { guard, token, session } = obtained;
         let lost_status = self.options.obtain.lost_exit_code;
         let is_ignored = self.options.on_loss == OnLoss::Ignore;
         let begins_until = self.beginning(guard, terms).await?;
-        let mut looks = looks(self.client);
+        let mut looks = looks(&self.begun.client);
         let mut family = Family::adopt().map_err(cannot_supervise)?;
-        let mut variables =
-            vec![("ZKLOCK_PATH", self.options.obtain.path.clone()), ("ZKLOCK_SESSION", session)];
+        let mut variables = vec![
+            ("ZKLOCK_PATH", self.options.obtain.path.clone()),
+            ("ZKLOCK_SESSION", session.clone()),
+        ];
         variables.extend(token.map(|token| ("ZKLOCK_TOKEN", token.to_string())));
         let is_foreground = self.options.foreground;
         let deadline_at_first = Some(begins_until).filter(|_| !is_ignored);
@@ -141,11 +101,11 @@ impl Running<'_> {
             tokio::select! {
                 report = supervised.next() => match report.map_err(cannot_supervise)? {
                     Some(Report::Started(process)) => {
-                        self.reporter.event("started", json!({ "pid": process }));
+                        self.begun.reporter.event("started", json!({ "pid": process }));
                     }
                     Some(Report::Ended(how)) => {
                         ended = Some(how);
-                        self.reporter.event("ended", describe(how));
+                        self.begun.reporter.event("ended", describe(how));
                     }
                     Some(step @ (Report::Terminating | Report::Killing)) => {
                         is_ended_by_us |= ended.is_none();
@@ -153,12 +113,12 @@ impl Running<'_> {
                     }
                     Some(Report::Gone(left)) => {
                         let left_ms = Some(left / 1_000_000).filter(|_| !is_ignored);
-                        self.reporter.event("gone", json!({ "left_ms": left_ms }));
+                        self.begun.reporter.event("gone", json!({ "left_ms": left_ms }));
                         break;
                     }
                     None => return Err(self.end_orphans(&mut family).await),
                 },
-                signal = self.signals.next() => {
+                signal = self.begun.signals.next() => {
                     // The terminal has sent it to the command too.
                     let is_typed = [Signal::INT.as_raw(), Signal::QUIT.as_raw()].contains(&signal);
                     if !(is_foreground && is_typed) {
@@ -168,9 +128,9 @@ impl Running<'_> {
                 reason = &mut lost, if !is_lost => {
                     is_lost = true;
                     let reason = reason.to_string();
-                    self.reporter.event("lost", json!({ "reason": reason }));
+                    self.begun.reporter.event("lost", json!({ "reason": reason }));
                     let what = if is_ignored { "the command goes on" } else { "it is ended" };
-                    self.reporter.warn(&format!("the lock is lost: {reason}; {what}"));
+                    self.begun.reporter.warn(&format!("the lock is lost: {reason}; {what}"));
                     if !is_ignored {
                         supervised.order(Order::End).await;
                     }
@@ -181,7 +141,7 @@ impl Running<'_> {
                     if was_at_risk != is_at_risk {
                         self.risk(is_at_risk);
                     }
-                    match deadline(guard, self.client) {
+                    match deadline(guard, &self.begun.client) {
                         Some(at) if at != known_deadline && !is_ignored => {
                             known_deadline = at;
                             supervised.order(Order::Deadline(at)).await;
@@ -205,11 +165,11 @@ impl Running<'_> {
         guard: &Guard<K>,
         terms: Terms,
     ) -> Result<Duration, Failure> {
-        let mut looks = looks(self.client);
+        let mut looks = looks(&self.begun.client);
         loop {
             tokio::select! {
                 _ = looks.tick() => {}
-                signal = self.signals.next() => return Err(interrupted(signal)),
+                signal = self.begun.signals.next() => return Err(interrupted(signal)),
             }
             // Before the deadline: a lock that is held has a lease at this moment, if it can have one.
             let state = guard.state();
@@ -220,20 +180,21 @@ impl Running<'_> {
             let now = boot_now();
             // A command that is ended at once is better not begun: wait for the next renewal.
             let ends_within = terms.grace.unwrap_or_default() + terms.margin;
-            let Some(at) = deadline(guard, self.client).filter(|at| *at > now + ends_within) else {
+            let Some(at) = deadline(guard, &self.begun.client).filter(|at| *at > now + ends_within)
+            else {
                 continue;
             };
             if !self.options.require_lease || guard.remaining().is_some() {
                 return Ok(at);
             }
             // The lease of a session that was idle comes after one or two ticks of the servers.
-            if let Some(slow) = self.client.status().slow_commits() {
+            if let Some(slow) = self.begun.client.status().slow_commits() {
                 return Err(Failure::own(format!("--require-lease: {slow}")));
             }
             if state == LockState::Held {
                 return Err(Failure::own(format!(
                     "--require-lease: a session timeout of {:?} is too short for a lease",
-                    self.client.status().timeout
+                    self.begun.client.status().timeout
                 )));
             }
         }
@@ -241,22 +202,24 @@ impl Running<'_> {
 
     fn risk(&mut self, is_at_risk: bool) {
         if is_at_risk {
-            self.reporter.event("at_risk", json!({}));
-            self.reporter.say("no server confirms the lock at present");
+            self.begun.reporter.event("at_risk", json!({}));
+            self.begun.reporter.say("no server confirms the lock at present");
         } else {
-            self.reporter.event("confirmed", json!({}));
-            self.reporter.say("the lock is confirmed again");
+            self.begun.reporter.event("confirmed", json!({}));
+            self.begun.reporter.say("the lock is confirmed again");
         }
     }
 
     fn ending(&mut self, step: Report, has_ended: bool, is_lost: bool) {
         let signal = if step == Report::Killing { "KILL" } else { "TERM" };
-        self.reporter.event("ending", json!({ "signal": signal, "command_ended": has_ended }));
+        self.begun
+            .reporter
+            .event("ending", json!({ "signal": signal, "command_ended": has_ended }));
         if has_ended {
-            self.reporter.say(&format!("SIG{signal} to what the command has left running"));
+            self.begun.reporter.say(&format!("SIG{signal} to what the command has left running"));
         } else if !is_lost {
             let why = "the lock cannot be confirmed, and may pass on soon";
-            self.reporter.warn(&format!("{why}: SIG{signal} to the command"));
+            self.begun.reporter.warn(&format!("{why}: SIG{signal} to the command"));
         }
     }
 

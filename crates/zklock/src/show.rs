@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 
 use crate::duration::Short;
 use crate::exit::Failure;
-use crate::queue::{Entry, Queue};
-use crate::survey::Line;
+use crate::queue::{Entry, Facts, Queue};
+use crate::survey::{Line, Root, Survey};
 use crate::table::Table;
 
 /// Shows the queues of locks.
@@ -21,13 +21,31 @@ pub(crate) fn queues_in_json(queues: &[Queue], now: SystemTime) -> Value {
 }
 
 /// Shows a list of locks.
-pub(crate) fn list_in_words<'a>(
-    root: &str,
-    lines: impl Iterator<Item = &'a Line>,
-    now: SystemTime,
-) -> String {
-    let table = list(lines, now);
-    if table.is_empty() { format!("{root}: no locks\n") } else { table.to_string() }
+pub(crate) fn list_in_words(root: &str, survey: &Survey, now: SystemTime) -> String {
+    let table = list(survey.lines.values(), now);
+    match survey.root {
+        Root::Gone => format!("{root}: there is no such znode\n"),
+        Root::Hidden | Root::There if table.is_empty() => format!("{root}: no locks\n"),
+        Root::Hidden | Root::There => table.to_string(),
+    }
+}
+
+/// Says what this client may not read; `None` if that is nothing.
+pub(crate) fn hidden_in_words(survey: &Survey) -> Option<String> {
+    let first = survey.hidden.first()?;
+    let others = match survey.hidden.len() - 1 {
+        0 => String::new(),
+        number => format!(" and {number} more"),
+    };
+    Some(format!("locks below {first}{others} are not known, since you may not read it"))
+}
+
+/// Returns the failure of a list whose root this client may not read.
+pub(crate) fn hidden_root(root: &str) -> Failure {
+    Failure::own(format!(
+        "{root}: you may not list it, so its locks are not known; use the credentials of its owner, \
+         or let the owner grant READ"
+    ))
 }
 
 /// Returns the list of locks as a table.
@@ -39,14 +57,14 @@ pub(crate) fn list<'a>(lines: impl Iterator<Item = &'a Line>, now: SystemTime) -
             line.kind.to_owned(),
             line.length.to_string(),
             line.oldest_wait(now).map_or_else(|| "-".to_owned(), |it| Short(it).to_string()),
-            line.holder.as_ref().map_or_else(|| "-".to_owned(), |it| shown(it).to_owned()),
+            line.holder.as_ref().map_or_else(|| "-".to_owned(), |it| it.shown().to_owned()),
         ]);
     }
     table
 }
 
-pub(crate) fn list_in_json<'a>(lines: impl Iterator<Item = &'a Line>, now: SystemTime) -> Value {
-    let locks = lines.map(|line| {
+pub(crate) fn list_in_json(survey: &Survey, now: SystemTime) -> Value {
+    let locks = survey.lines.values().map(|line| {
         json!({
             "path": line.path,
             "kind": line.kind,
@@ -55,7 +73,11 @@ pub(crate) fn list_in_json<'a>(lines: impl Iterator<Item = &'a Line>, now: Syste
             "oldest_wait_ms": line.oldest_wait(now).map(millis),
         })
     });
-    json!({ "locks": locks.collect::<Vec<_>>() })
+    json!({
+        "exists": survey.root != Root::Gone,
+        "locks": locks.collect::<Vec<_>>(),
+        "hidden": survey.hidden,
+    })
 }
 
 /// Prints a text. Returns false if the reader, such as `head`, has seen enough, which is no failure.
@@ -70,6 +92,9 @@ pub(crate) fn print(text: &str) -> Result<bool, Failure> {
 
 fn in_words(queue: &Queue, now: SystemTime) -> String {
     let path = &queue.path;
+    if queue.is_hidden {
+        return format!("{path}: not known, since you may not list it\n");
+    }
     let Some(kind) = queue.kind else { return format!("{path}: free, without entries\n") };
     format!(
         "{path}: {kind}, {}\n{}",
@@ -88,14 +113,17 @@ pub(crate) fn entries(queue: &Queue, now: SystemTime) -> Table<6> {
             Some(false) => entry.place.to_string(),
             None => format!("{}?", entry.place),
         };
-        let age = Short(entry.age(now)).to_string();
+        let facts = entry.facts.as_ref();
+        let known = |value: Option<String>| value.unwrap_or_else(|| "?".to_owned());
+        let session =
+            |facts: &Facts| facts.session.map_or_else(|| "-".to_owned(), |it| it.to_string());
         table.row([
             place,
             entry.role.as_str().to_owned(),
-            shown(entry).to_owned(),
-            entry.session.map_or_else(|| "-".to_owned(), |it| it.to_string()),
-            age,
-            entry.token.to_string(),
+            entry.shown().to_owned(),
+            known(facts.map(session)),
+            known(entry.age(now).map(|age| Short(age).to_string())),
+            known(entry.token().map(|token| token.to_string())),
         ]);
     }
     table
@@ -108,26 +136,27 @@ pub(crate) fn count(number: usize, one: &str, many: &str) -> String {
 
 fn in_json(queue: &Queue, now: SystemTime) -> Value {
     let entries: Vec<Value> = queue.entries.iter().map(|entry| entry_in_json(entry, now)).collect();
-    json!({ "path": queue.path, "kind": queue.kind, "entries": entries })
+    json!({
+        "path": queue.path,
+        "kind": queue.kind,
+        "hidden": queue.is_hidden,
+        "entries": entries,
+    })
 }
 
 fn entry_in_json(entry: &Entry, now: SystemTime) -> Value {
+    let facts = entry.facts.as_ref();
     json!({
         "place": entry.place,
         "holds": entry.holds,
         "kind": entry.role.as_str(),
         "name": entry.name(),
-        "identity": entry.identity,
-        "session": entry.session.map(|it| it.to_string()),
-        "since_ms": millis(entry.since.duration_since(UNIX_EPOCH).unwrap_or_default()),
-        "age_ms": millis(entry.age(now)),
-        "token": entry.token,
+        "identity": facts.map(|it| &it.identity),
+        "session": facts.and_then(|it| it.session).map(|it| it.to_string()),
+        "since_ms": facts.map(|it| millis(it.since.duration_since(UNIX_EPOCH).unwrap_or_default())),
+        "age_ms": entry.age(now).map(millis),
+        "token": entry.token(),
     })
-}
-
-/// Returns what identifies an entry to people: some programs store nothing.
-fn shown(entry: &Entry) -> &str {
-    if entry.identity.is_empty() { entry.name() } else { &entry.identity }
 }
 
 pub(crate) fn millis(duration: Duration) -> u64 {

@@ -5,52 +5,53 @@ use serde_json::{Value, json};
 use zk_recipes::{Client, OpError};
 
 use crate::clock::day_now;
-use crate::connect::{close, connect};
+use crate::connect::{close, connect, settled};
 use crate::exec::complain;
 use crate::exit::Failure;
 use crate::follow::{Flow, Link, Read, View, follow};
-use crate::options::{Ls, Status};
+use crate::options::{Connection, Ls, Printing, Status};
 use crate::queue::{self, Queue};
-use crate::show::{list_in_json, list_in_words, print, queues_in_json, queues_in_words};
-use crate::survey::{self, Changed, Survey, Update};
+use crate::show::{
+    hidden_in_words, hidden_root, list_in_json, list_in_words, print, queues_in_json,
+    queues_in_words,
+};
+use crate::survey::{self, Changed, Root, Survey, Update};
 
 /// Runs `zklock status`.
 pub(crate) async fn status(options: &Status) -> Result<u8, Failure> {
-    let client = connect(&options.connection, None).await?;
-    let mut shown = Queues { queues: Vec::new(), paths: &options.paths, json: options.json };
-    let result = if options.watch {
-        follow(&client, &options.paths, &mut shown).await
-    } else {
-        once(&client, &mut shown).await
-    };
-    close(&client).await;
-    result
+    let (paths, printing) = (&options.paths, &options.printing);
+    let mut shown = Queues { queues: Vec::new(), paths, json: printing.json };
+    show(&options.connection, printing, paths, &mut shown).await
 }
 
 /// Runs `zklock ls`.
 pub(crate) async fn ls(options: &Ls) -> Result<u8, Failure> {
-    let client = connect(&options.connection, None).await?;
-    let mut shown = List {
-        survey: Survey::default(),
-        root: &options.root,
-        json: options.json,
-        must_exist: !options.watch,
-    };
-    let result = if options.watch {
-        follow(&client, std::slice::from_ref(&options.root), &mut shown).await
-    } else {
-        once(&client, &mut shown).await
-    };
+    let (root, printing) = (&options.root, &options.printing);
+    let must_exist = !printing.watch;
+    let mut shown = List { survey: Survey::default(), root, json: printing.json, must_exist };
+    show(&options.connection, printing, std::slice::from_ref(root), &mut shown).await
+}
+
+/// Shows a view once, or after each change at these paths.
+async fn show<V: View + Printed>(
+    connection: &Connection,
+    printing: &Printing,
+    paths: &[String],
+    view: &mut V,
+) -> Result<u8, Failure> {
+    let client = connect(connection, None).await?;
+    let result =
+        if printing.watch { follow(&client, paths, view).await } else { once(&client, view).await };
     close(&client).await;
     result
 }
 
 async fn once<V: View + Printed>(client: &Client, view: &mut V) -> Result<u8, Failure> {
-    let read = view.read(client, Changed::Everything).await;
-    view.apply(read.map_err(|error| Failure::own(error.to_string()))?)?;
+    let read = settled(client, || view.read(client, Changed::Everything)).await?;
+    view.apply(read)?;
     let (words, value) = (view.in_words(), view.in_json());
     print(&value.map_or(words, |value| format!("{value:#}\n")))?;
-    Ok(0)
+    view.complaint().map_or(Ok(0), Err)
 }
 
 /// What is printed as a whole, once or after each change.
@@ -59,6 +60,9 @@ trait Printed {
 
     /// Returns what is printed instead of the words, if JSON is wanted.
     fn in_json(&self) -> Option<Value>;
+
+    /// Returns what is missing in it, which is a failure if it is printed once.
+    fn complaint(&self) -> Option<Failure>;
 
     /// Prints it as one of many: JSON as a line, and words with an empty line behind them.
     fn print_frame(&self) -> Result<Flow, Failure> {
@@ -92,9 +96,7 @@ impl View for Queues<'_> {
         Box::pin(async move {
             let mut queues = Vec::new();
             for (number, path) in paths {
-                let found = queue::read(&client, &path).await?;
-                let nothing = || Queue { path, kind: None, entries: Vec::new() };
-                queues.push((number, found.unwrap_or_else(nothing)));
+                queues.push((number, queue::read(&client, &path).await?));
             }
             Ok::<_, OpError>(queues)
         })
@@ -129,6 +131,10 @@ impl Printed for Queues<'_> {
     fn in_json(&self) -> Option<Value> {
         self.json.then(|| queues_in_json(&self.queues, day_now()))
     }
+
+    fn complaint(&self) -> Option<Failure> {
+        self.queues.iter().find(|it| it.is_hidden).map(|it| hidden_root(&it.path))
+    }
 }
 
 /// The list of `zklock ls`.
@@ -148,10 +154,14 @@ impl View for List<'_> {
     }
 
     fn apply(&mut self, update: Update) -> Result<bool, Failure> {
-        if self.must_exist && !update.exists {
-            return Err(Failure::own(format!("{}: there is no such znode", self.root)));
+        let is_new = self.survey.apply(update);
+        match self.survey.root {
+            Root::Gone if self.must_exist => {
+                Err(Failure::own(format!("{}: there is no such znode", self.root)))
+            }
+            Root::Hidden => Err(hidden_root(self.root)),
+            Root::Gone | Root::There => Ok(is_new),
         }
-        Ok(self.survey.apply(update))
     }
 
     fn show(&mut self) -> Result<Flow, Failure> {
@@ -165,10 +175,15 @@ impl View for List<'_> {
 
 impl Printed for List<'_> {
     fn in_words(&self) -> String {
-        list_in_words(self.root, self.survey.lines.values(), day_now())
+        list_in_words(self.root, &self.survey, day_now())
     }
 
     fn in_json(&self) -> Option<Value> {
-        self.json.then(|| list_in_json(self.survey.lines.values(), day_now()))
+        self.json.then(|| list_in_json(&self.survey, day_now()))
+    }
+
+    fn complaint(&self) -> Option<Failure> {
+        // The list is right, but may be incomplete.
+        hidden_in_words(&self.survey).map(Failure::own)
     }
 }

@@ -9,8 +9,8 @@ use std::time::{Duration, SystemTime};
 use zk_recipes::{Client, OpError};
 
 use crate::queue::{
-    Entry, IN_FLIGHT, Listing, Name, Role, child, holds, kind, list_all, our_exclusive, parse,
-    permits_in, read_all,
+    Entry, Found, IN_FLIGHT, Listing, Name, Role, child, holds, is_lease, kind, list_all,
+    our_exclusive, parse, permits_in, read_all,
 };
 
 /// A lock in a survey.
@@ -40,14 +40,28 @@ pub(crate) struct Update {
     /// All locks, or those at the paths that have changed.
     lines: Vec<Line>,
     changed: Changed,
-    /// False if a survey of everything has found nothing at the root.
-    pub(crate) exists: bool,
+    /// What this client may not list, so that locks below it are not known.
+    hidden: Vec<String>,
+    /// What is at the root; `None` if that was not read.
+    root: Option<Root>,
+}
+
+/// What is at the root of a survey.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) enum Root {
+    #[default]
+    Gone,
+    Hidden,
+    There,
 }
 
 /// The locks below a root, by their paths.
 #[derive(Debug, Default)]
 pub(crate) struct Survey {
     pub(crate) lines: BTreeMap<String, Line>,
+    /// What this client may not list.
+    pub(crate) hidden: BTreeSet<String>,
+    pub(crate) root: Root,
 }
 
 impl Line {
@@ -62,6 +76,10 @@ impl Changed {
         let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
         let parent = if parent.is_empty() { "/" } else { parent };
         self.add_lock(if parse(name).is_some() { parent } else { path });
+        // It may also be an exclusive lock.
+        if is_lease(name) {
+            self.add_lock(parent);
+        }
     }
 
     pub(crate) fn add_lock(&mut self, path: &str) {
@@ -95,13 +113,22 @@ impl Survey {
     /// Replaces what has changed. Returns whether a lock was or is among it.
     pub(crate) fn apply(&mut self, update: Update) -> bool {
         let mut is_new = update.changed == Changed::Everything || !update.lines.is_empty();
-        let count = self.lines.len();
+        is_new |= update.root.is_some_and(|root| root != self.root);
+        self.root = update.root.unwrap_or(self.root);
+        let count = (self.lines.len(), self.hidden.len());
         match update.changed {
             Changed::Nothing => {}
-            Changed::Locks(paths) => self.lines.retain(|path, _| !paths.contains(path)),
-            Changed::Everything => self.lines.clear(),
+            Changed::Locks(paths) => {
+                self.lines.retain(|path, _| !paths.contains(path));
+                self.hidden.retain(|path| !paths.contains(path));
+            }
+            Changed::Everything => {
+                self.lines.clear();
+                self.hidden.clear();
+            }
         }
-        is_new |= self.lines.len() < count;
+        is_new |= (self.lines.len(), self.hidden.len()) != count;
+        self.hidden.extend(update.hidden);
         self.lines.extend(update.lines.into_iter().map(|line| (line.path.clone(), line)));
         is_new
     }
@@ -114,15 +141,28 @@ pub(crate) async fn read(client: &Client, root: &str, changed: Changed) -> Resul
         Changed::Locks(paths) => paths.iter().cloned().collect(),
         Changed::Everything => vec![root.to_owned()],
     };
-    let mut update = Update { lines: Vec::new(), changed, exists: false };
+    let mut update = Update { lines: Vec::new(), changed, hidden: Vec::new(), root: None };
     while !level.is_empty() {
         let mut next = Vec::new();
         for paths in level.chunks(IN_FLIGHT) {
-            let lists = list_all(client, paths).await?;
-            // Directories may disappear during the walk.
-            let listed = paths.iter().zip(lists).filter_map(|(path, it)| Some((&**path, it?)));
-            let listed: Vec<(&str, Listing)> = listed.collect();
-            update.exists |= !listed.is_empty();
+            let mut listed: Vec<(&str, Listing)> = Vec::new();
+            for (path, found) in paths.iter().zip(list_all(client, paths).await?) {
+                let state = match found {
+                    // Directories may disappear during the walk.
+                    Found::Gone => Root::Gone,
+                    Found::Hidden => {
+                        update.hidden.push(path.clone());
+                        Root::Hidden
+                    }
+                    Found::There(listing) => {
+                        listed.push((path, listing));
+                        Root::There
+                    }
+                };
+                if path == root {
+                    update.root = Some(state);
+                }
+            }
             update.lines.extend(lines(client, &listed).await?);
             if update.changed == Changed::Everything {
                 let below = |(path, listing): &(&str, Listing)| -> Vec<String> {
@@ -139,8 +179,11 @@ pub(crate) async fn read(client: &Client, root: &str, changed: Changed) -> Resul
 /// Reads what a line shows of the directories that are locks, with all of them together, since each
 /// reply takes a round trip.
 async fn lines(client: &Client, listed: &[(&str, Listing)]) -> Result<Vec<Line>, OpError> {
-    let has_data =
-        |it: &&(&str, Listing)| it.1.stat.ephemeral_owner.is_some() || it.1.has_permits();
+    let has_data = |it: &&(&str, Listing)| {
+        let (_, listing) = it;
+        let is_exclusive = listing.stat.ephemeral_owner.is_some();
+        is_exclusive || listing.has_permits() || listing.leases().next().is_some()
+    };
     let paths = listed.iter().filter(has_data).map(|(path, _)| (*path).to_owned());
     let paths: Vec<String> = paths.collect();
     let read = read_all(client, &paths).await?;
@@ -149,9 +192,9 @@ async fn lines(client: &Client, listed: &[(&str, Listing)]) -> Result<Vec<Line>,
     let mut lines = Vec::new();
     let mut queues = Vec::new();
     for (path, listing) in listed {
-        let data = data.get(path).and_then(Option::as_ref);
+        let data = data.get(path);
         if listing.stat.ephemeral_owner.is_some() {
-            let holder = data.and_then(|(data, stat)| our_exclusive(path, data, stat));
+            let holder = data.and_then(|found| our_exclusive(path, found));
             lines.extend(holder.map(|holder| Line {
                 path: (*path).to_owned(),
                 kind: "exclusive",
@@ -160,29 +203,31 @@ async fn lines(client: &Client, listed: &[(&str, Listing)]) -> Result<Vec<Line>,
                 waits_since: None,
             }));
         } else if let Some(kind) = kind(&listing.names) {
-            let permits = data.filter(|_| listing.has_permits());
+            let permits = data.and_then(permits_in);
             let roles: Vec<Role> = listing.names.iter().map(|it| it.role).collect();
-            let permits = permits.and_then(|(data, _)| permits_in(data));
             let is_waiting = |place: &usize| holds(&roles, *place, permits) == Some(false);
             let waiter = (0..roles.len()).find(is_waiting);
             let waiter = waiter.and_then(|place| listing.names.get(place));
-            queues.push((*path, kind, listing.names.first(), waiter, roles.len()));
+            queues.push((*path, kind, listing.names.first().cloned(), waiter, roles.len()));
+        } else if data.and_then(permits_in).is_some() {
+            let lease = |name: &str| Name { number: 0, role: Role::KazooLease, name: name.into() };
+            let first = listing.leases().next().map(lease);
+            queues.push((*path, "semaphore", first, None, listing.leases().count()));
         }
     }
 
     let entries = queues.iter().flat_map(|(path, _, first, waiter, _)| {
-        [first, waiter].into_iter().flatten().map(|name| child(path, &name.name))
+        [first.as_ref(), *waiter].into_iter().flatten().map(|name| child(path, &name.name))
     });
     let entries: Vec<String> = entries.collect();
     let mut read = read_all(client, &entries).await?.into_iter();
     for (path, kind, first, waiter, length) in queues {
         let mut found = |name: Option<&Name>| {
             let name = name?;
-            let found = read.next().flatten()?;
-            Some(name.entry(&child(path, &name.name), 0, &found))
+            name.entry(&child(path, &name.name), &read.next()?)
         };
-        let holder = found(first);
-        let waits_since = found(waiter).map(|waiter| waiter.since);
+        let holder = found(first.as_ref());
+        let waits_since = found(waiter).and_then(|waiter| Some(waiter.facts?.since));
         lines.push(Line { path: path.to_owned(), kind, length, holder, waits_since });
     }
     Ok(lines)
@@ -214,7 +259,7 @@ mod tests {
             holder: None,
             waits_since: None,
         };
-        let update = |lines, changed| Update { lines, changed, exists: true };
+        let update = |lines, changed| Update { lines, changed, hidden: Vec::new(), root: None };
         let mut survey = Survey::default();
         survey.apply(update(vec![line("/a", 1), line("/b", 1)], Changed::Everything));
         let changed = Changed::Locks(BTreeSet::from(["/a".into(), "/b".into()]));
@@ -224,5 +269,8 @@ mod tests {
         assert_eq!(lengths, [("/b", 2)]);
         assert!(survey.apply(update(vec![], changed.clone())), "a lock is gone");
         assert!(!survey.apply(update(vec![], changed)), "no lock has changed");
+        let root = |root| Update { root: Some(root), ..update(vec![], Changed::Nothing) };
+        assert!(survey.apply(root(Root::There)) && !survey.apply(root(Root::There)));
+        assert!(survey.apply(root(Root::Gone)), "the root is gone");
     }
 }

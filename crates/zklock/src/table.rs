@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::text::{columns, padded, printable, shortened};
+
 /// The width of a terminal that nobody has resized.
 pub(crate) const WIDTH: usize = 80;
 /// The least width of the column that is shortened.
@@ -22,7 +24,7 @@ impl<const N: usize> Table<N> {
     }
 
     pub(crate) fn row(&mut self, row: [String; N]) {
-        self.rows.push(row);
+        self.rows.push(row.map(|cell| printable(&cell)));
     }
 
     /// Returns whether it has no rows.
@@ -36,7 +38,7 @@ impl<const N: usize> Table<N> {
         let lines = self.rows.iter().map(|row| {
             let mut line = String::new();
             for (cell, width) in row.iter().zip(&widths) {
-                line.push_str(&format!("{:width$}", shortened(cell, *width)));
+                line.push_str(&padded(&shortened(cell, *width), *width));
                 line.push_str(&" ".repeat(GAP));
             }
             line.trim_end().to_owned()
@@ -47,7 +49,7 @@ impl<const N: usize> Table<N> {
     fn widths(&self, width: usize) -> Vec<usize> {
         let longest = |column| self.rows.iter().filter_map(move |row| row.get(column));
         let mut widths: Vec<usize> = (0..N)
-            .map(|column| longest(column).map(|cell| cell.chars().count()).max().unwrap_or(0))
+            .map(|column| longest(column).map(|cell| columns(cell)).max().unwrap_or(0))
             .collect();
         let used: usize = widths.iter().sum::<usize>() + GAP * (N - 1);
         if let Some(flexible) = widths.get_mut(self.flexible) {
@@ -65,14 +67,6 @@ impl<const N: usize> fmt::Display for Table<N> {
         }
         Ok(())
     }
-}
-
-pub(crate) fn shortened(cell: &str, width: usize) -> String {
-    if cell.chars().count() <= width {
-        return cell.to_owned();
-    }
-    let kept: String = cell.chars().take(width.saturating_sub(1)).collect();
-    format!("{kept}…")
 }
 
 #[cfg(test)]

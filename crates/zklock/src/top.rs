@@ -14,8 +14,8 @@ use crate::options::Top;
 use crate::panel::Panel;
 use crate::queue::{self, Queue};
 use crate::screen::{Input, Screen};
-use crate::show::print;
-use crate::survey::{self, Changed, Update};
+use crate::show::{hidden_root, print};
+use crate::survey::{self, Changed, Root, Update};
 
 /// How often the terminal is drawn, since ages grow.
 const REDRAW: Duration = Duration::from_secs(1);
@@ -49,7 +49,7 @@ struct Shown<'a> {
 /// What was read: lines of the list, and the queue that is shown.
 struct Seen {
     update: Update,
-    queue: Option<(String, Option<Queue>)>,
+    queue: Option<Queue>,
 }
 
 impl View for Shown<'_> {
@@ -61,10 +61,7 @@ impl View for Shown<'_> {
         Box::pin(async move {
             let update = survey::read(&client, &root, changed).await?;
             let queue = match opened {
-                Some(path) => {
-                    let queue = queue::read(&client, &path).await?;
-                    Some((path, queue))
-                }
+                Some(path) => Some(queue::read(&client, &path).await?),
                 None => None,
             };
             Ok(Seen { update, queue })
@@ -73,8 +70,11 @@ impl View for Shown<'_> {
 
     fn apply(&mut self, Seen { update, queue }: Seen) -> Result<bool, Failure> {
         let is_new = self.panel.survey.apply(update) || queue.is_some();
-        if let Some((path, queue)) = queue {
-            self.panel.set_queue(&path, queue);
+        if self.panel.survey.root == Root::Hidden {
+            return Err(hidden_root(self.root));
+        }
+        if let Some(queue) = queue {
+            self.panel.set_queue(queue);
         }
         Ok(is_new)
     }

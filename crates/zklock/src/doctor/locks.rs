@@ -4,7 +4,7 @@ use zk_recipes::{Acl, Client, ErrorCode, OpError, Permissions};
 
 use super::finding::{Findings, Level};
 use super::session::rehearse;
-use crate::queue::existing;
+use crate::queue::{Found, found};
 
 /// The length of a reply that Java clients accept, by default.
 const REPLY_MAX: usize = 1_048_575;
@@ -20,7 +20,14 @@ pub(super) struct Lock {
 }
 
 /// Checks a lock.
-pub(super) async fn check(client: &Client, path: &str, findings: &mut Findings) -> Lock {
+///
+/// `has_identity` says whether the client has credentials of any kind.
+pub(super) async fn check(
+    client: &Client,
+    path: &str,
+    has_identity: bool,
+    findings: &mut Findings,
+) -> Lock {
     let mut lock = Lock { path: path.to_owned(), directory: None, deleters: None };
     let directory = match directory(client, path).await {
         Ok(directory) => directory,
@@ -29,11 +36,27 @@ pub(super) async fn check(client: &Client, path: &str, findings: &mut Findings) 
             return lock;
         }
     };
-    match client.get_acl(&directory).await {
-        Ok((list, _)) => lock.deleters = Some(judge(&list, &directory, findings)),
-        Err(error) => unknown(&directory, &error, findings),
+    let list = match client.get_acl(&directory).await {
+        Ok((list, _)) => list,
+        Err(error) => {
+            unknown(&directory, &error, findings);
+            Vec::new()
+        }
+    };
+    if !list.is_empty() {
+        lock.deleters = Some(judge(&list, &directory, findings));
     }
-    abilities(client, &directory, findings).await;
+    let is_allowed = abilities(client, &directory, findings).await;
+    if is_allowed && !has_identity && is_for_others(&list) {
+        findings.add(
+            Level::Problem,
+            "acl-ignored",
+            &*directory,
+            "This client has no identity, and may create and delete there against its ACL: the server \
+             does not check permissions, so everyone may take locks away.",
+            "Remove skipACL from the server.",
+        );
+    }
     lock.directory = Some(directory);
     lock
 }
@@ -85,6 +108,14 @@ fn judge(list: &[Acl], directory: &str, findings: &mut Findings) -> Vec<String> 
     having(Permissions::DELETE).map(name).collect()
 }
 
+/// Returns whether a list gives CREATE only to identities that have credentials.
+fn is_for_others(list: &[Acl]) -> bool {
+    let mut creating =
+        list.iter().filter(|acl| acl.perms.intersects(Permissions::CREATE)).peekable();
+    let has_secret = |acl: &Acl| ["digest", "sasl", "x509"].contains(&&*acl.id.scheme);
+    !list.is_empty() && (creating.peek().is_none() || creating.all(has_secret))
+}
+
 /// Returns an identity. A digest is shown without the hash of its password.
 fn name(acl: &Acl) -> String {
     let id = &*acl.id.id;
@@ -92,7 +123,9 @@ fn name(acl: &Acl) -> String {
     format!("{}:{user}", acl.id.scheme)
 }
 
-async fn abilities(client: &Client, directory: &str, findings: &mut Findings) {
+/// Checks what this client may do in a directory, and returns whether it may create and delete.
+async fn abilities(client: &Client, directory: &str, findings: &mut Findings) -> bool {
+    let mut is_allowed = false;
     match rehearse(client, directory).await {
         Ok((0, ErrorCode::NO_AUTH)) => findings.add(
             Level::Problem,
@@ -116,13 +149,14 @@ async fn abilities(client: &Client, directory: &str, findings: &mut Findings) {
             "Its quota is used up, so nobody can join the queue.",
             "Increase the quota.",
         ),
-        Ok((2, _)) => {}
+        Ok((2, _)) => is_allowed = true,
         Ok((_, code)) => unknown(directory, &code, findings),
         Err(error) => unknown(directory, &error, findings),
     }
-    match existing(client.get_children(directory).await) {
-        Ok(names) => {
-            let length: usize = names.iter().flatten().map(|name| 4 + name.len()).sum();
+    match found(client.get_children(directory).await) {
+        Ok(Found::Gone) => {}
+        Ok(Found::There(names)) => {
+            let length: usize = names.iter().map(|name| 4 + name.len()).sum();
             if length > REPLY_MAX {
                 findings.add(
                     Level::Warning,
@@ -133,7 +167,7 @@ async fn abilities(client: &Client, directory: &str, findings: &mut Findings) {
                 );
             }
         }
-        Err(error) if error.server_code() == Some(ErrorCode::NO_AUTH) => findings.add(
+        Ok(Found::Hidden) => findings.add(
             Level::Problem,
             "may-not-read",
             directory,
@@ -142,6 +176,7 @@ async fn abilities(client: &Client, directory: &str, findings: &mut Findings) {
         ),
         Err(error) => unknown(directory, &error, findings),
     }
+    is_allowed
 }
 
 fn unknown(subject: &str, error: &dyn std::fmt::Display, findings: &mut Findings) {
@@ -177,5 +212,16 @@ mod tests {
         judge(&[acl(Permissions::ADMIN, "world", "anyone")], "/a", &mut findings);
         judge(&[acl(Permissions::ALL, "world", "anyone")], "/a", &mut findings);
         assert_eq!(findings.checks(), ["anyone-administers", "anyone-deletes"]);
+    }
+
+    #[test]
+    fn a_list_for_others_names_only_those_with_credentials() {
+        let owner = acl(Permissions::ALL, "digest", "ops:aGFzaA==");
+        assert!(is_for_others(&[owner.clone(), acl(Permissions::READ, "world", "anyone")]));
+        assert!(is_for_others(&[acl(Permissions::READ, "world", "anyone")]));
+        for (scheme, id) in [("world", "anyone"), ("ip", "10.0.0.0/8"), ("other", "x")] {
+            assert!(!is_for_others(&[owner.clone(), acl(Permissions::CREATE, scheme, id)]));
+        }
+        assert!(!is_for_others(&[]), "nothing is known");
     }
 }

@@ -8,7 +8,6 @@ mod servers;
 mod session;
 mod words;
 
-use std::io::{self, Write as _};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -18,7 +17,9 @@ use zk_recipes::zk_session::ConnectString;
 use crate::connect::{close, connect, transport};
 use crate::exit::{Failure, PROBLEMS};
 use crate::options::Doctor;
+use crate::show::print;
 use crate::table::Table;
+use crate::text::printable_lines;
 
 use facts::{Facts, Release};
 use finding::{Findings, Level, wrapped};
@@ -58,7 +59,7 @@ pub(crate) async fn doctor(options: &Doctor) -> Result<u8, Failure> {
     print(&if options.json {
         format!("{:#}\n", in_json(&servers, session.as_ref(), &locks, &findings))
     } else {
-        in_words(&servers, session.as_ref(), &locks, &findings)
+        printable_lines(&in_words(&servers, session.as_ref(), &locks, &findings))
     })?;
     Ok(if findings.count(Level::Problem) > 0 { PROBLEMS } else { 0 })
 }
@@ -79,7 +80,8 @@ async fn with_session(
     let patient = client.with_timeout(PATIENCE);
     let mut locks = Vec::new();
     for path in &options.paths {
-        locks.push(locks::check(&patient, path, findings).await);
+        let has_identity = options.connection.has_identity();
+        locks.push(locks::check(&patient, path, has_identity, findings).await);
     }
     let session = look(&patient, options, servers, &locks).await;
     session::check(&session, findings);
@@ -227,14 +229,4 @@ fn server_in_json(server: &Server) -> Value {
 
 fn millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
-}
-
-/// Prints a text. It is no failure if the reader, such as `head`, has seen enough.
-fn print(text: &str) -> Result<(), Failure> {
-    match io::stdout().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::own(format!("cannot write to standard output: {error}")))
-        }
-        Ok(()) | Err(_) => Ok(()),
-    }
 }

@@ -22,33 +22,34 @@ struct Fault {
 }
 
 /// Faults that can give a lock to two contenders, or keep it from all of them.
-const FAULTS: [Fault; 5] = [
-    Fault {
-        first: Release(3, 5, 0),
-        fixed: Release(3, 5, 10),
-        what: "servers can differ for ever after a leader has crashed (ZOOKEEPER-3642, -3911)",
-    },
+///
+/// The releases are those whose sources contain the fix, which is not what the issues say: branch 3.8
+/// got that of ZOOKEEPER-4785 right after 3.8.4, and never that of ZOOKEEPER-4712.
+const FAULTS: [Fault; 7] = [
+    Fault { first: Release(3, 5, 0), fixed: Release(3, 5, 10), what: DIFFER },
+    Fault { first: Release(3, 6, 0), fixed: Release(3, 6, 3), what: DIFFER },
+    Fault { first: Release(3, 8, 0), fixed: Release(3, 8, 5), what: JOINING },
+    Fault { first: Release(3, 9, 0), fixed: Release(3, 9, 2), what: JOINING },
     Fault {
         first: Release(3, 8, 0),
-        fixed: Release(3, 8, 4),
-        what: "a follower that joins can lose transactions (ZOOKEEPER-4785)",
-    },
-    Fault {
-        first: Release(3, 9, 0),
-        fixed: Release(3, 9, 2),
-        what: "a follower that joins can lose transactions (ZOOKEEPER-4785)",
-    },
-    Fault {
-        first: Release(3, 9, 0),
         fixed: Release(3, 9, 3),
         what: "a follower that stops can leave its data inconsistent (ZOOKEEPER-4712)",
     },
     Fault {
-        first: Release(3, 6, 0),
+        first: Release(3, 9, 3),
+        fixed: Release(3, 9, 4),
+        what: "a follower that has joined late and then leads can lose transactions of others \
+               (ZOOKEEPER-4925)",
+    },
+    Fault {
+        first: Release(3, 5, 0),
         fixed: Release(3, 8, 0),
-        what: "the releases 3.6 and 3.7 get no fixes any more",
+        what: "the releases 3.5, 3.6 and 3.7 get no fixes any more",
     },
 ];
+const DIFFER: &str =
+    "servers can differ for ever after a leader has crashed (ZOOKEEPER-3642, -3911)";
+const JOINING: &str = "a follower that joins can lose transactions (ZOOKEEPER-4785)";
 /// The oldest release that the library supports.
 const OLDEST: Release = Release(3, 5, 0);
 
@@ -134,7 +135,7 @@ fn release(server: &Server, facts: &Facts, findings: &mut Findings) {
             "version-fault",
             &*server.name,
             format!("It runs {release}: {}.", fault.what),
-            "Upgrade to the newest release of 3.8 or 3.9.",
+            "Upgrade to the newest release of 3.9.",
         );
     }
 }
@@ -331,7 +332,9 @@ mod tests {
     #[test]
     fn faults_end_with_the_release_that_fixes_them() {
         for (number, count) in
-            [("3.5.9", 1), ("3.5.10", 0), ("3.7.2", 1), ("3.8.3", 1), ("3.8.4", 0), ("3.9.1", 2)]
+            [("3.5.9", 2), ("3.5.10", 1), ("3.6.2", 2), ("3.7.2", 1), ("3.8.4", 2), ("3.8.6", 1)]
+                .into_iter()
+                .chain([("3.9.1", 2), ("3.9.2", 1), ("3.9.3", 1), ("3.9.4", 0)])
         {
             let srvr = format!("Zookeeper version: {number}-x, built\nMode: leader\n");
             let found = checks(&[server("a", &srvr)]);

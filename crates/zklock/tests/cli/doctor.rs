@@ -11,7 +11,7 @@ use crate::world::{World, code, scratch, see, zklock_at};
 
 const CONF: &str = "clientPort=2181\ntickTime=2000\nmaxClientCnxns=60\nminSessionTimeout=4000\n\
                     maxSessionTimeout=40000\nserverId=0\n";
-const MNTR: &str = "zk_version\t3.9.3\nzk_quorum_size\t0\nzk_digest_mismatches_count\t0\n";
+const MNTR: &str = "zk_version\t3.9.5\nzk_quorum_size\t0\nzk_digest_mismatches_count\t0\n";
 const NOT_SERVING: &str = "This ZooKeeper instance is not currently serving requests\n";
 
 /// The replies of a server to `srvr`, `conf` and `mntr`.
@@ -96,11 +96,11 @@ async fn diagnosed(connect: &str, arguments: &[&str]) -> (Option<i32>, Value, Ve
 #[tokio::test(flavor = "multi_thread")]
 async fn a_healthy_server_has_no_finding() {
     let world = World::with(healthy()).await;
-    let front = Words::of("3.9.3", "standalone", 0).before(&world.address).await;
+    let front = Words::of("3.9.5", "standalone", 0).before(&world.address).await;
     let (status, json, findings) = diagnosed(&front, &[]).await;
     assert_eq!((status, findings), (Some(0), vec![]));
     let server = &json["servers"][0];
-    assert_eq!((&server["version"], &server["tick_ms"]), (&"3.9.3".into(), &2_000.into()));
+    assert_eq!((&server["version"], &server["tick_ms"]), (&"3.9.5".into(), &2_000.into()));
     let session = &json["session"];
     assert_eq!(session["granted_ms"], 10_000);
     assert_eq!(session["extended_types"], false);
@@ -111,14 +111,14 @@ async fn a_healthy_server_has_no_finding() {
 #[tokio::test(flavor = "multi_thread")]
 async fn mistakes_in_what_servers_say_are_named() {
     let world = World::with(healthy()).await;
-    let good = || Words::of("3.9.3", "standalone", 0);
+    let good = || Words::of("3.9.5", "standalone", 0);
     for (words, expected) in [
         (good().conf("tickTime", "3000"), "problem tick-too-long"),
         (good().conf("maxClientCnxns", "3"), "warning few-connections"),
-        (Words::of("3.8.1", "standalone", 0), "warning version-fault"),
+        (Words::of("3.9.3", "standalone", 0), "warning version-fault"),
         (Words::of("3.4.14", "standalone", 0), "problem version-unsupported"),
-        (Words::of("3.9.3", "standalone", 700), "warning overloaded"),
-        (Words::of("3.9.3", "follower", 0), "not known leader-not-listed"),
+        (Words::of("3.9.5", "standalone", 700), "warning overloaded"),
+        (Words::of("3.9.5", "follower", 0), "not known leader-not-listed"),
     ] {
         let front = words.before(&world.address).await;
         let (status, _, findings) = diagnosed(&front, &[]).await;
@@ -132,19 +132,19 @@ async fn mistakes_in_what_servers_say_are_named() {
 #[tokio::test(flavor = "multi_thread")]
 async fn servers_that_are_no_ensemble_are_named() {
     let world = World::with(healthy()).await;
-    let leader = Words::of("3.9.3", "leader", 0).before(&world.address).await;
-    let follower = Words::of("3.9.3", "follower", 0).before(&world.address).await;
+    let leader = Words::of("3.9.5", "leader", 0).before(&world.address).await;
+    let follower = Words::of("3.9.5", "follower", 0).before(&world.address).await;
     let of = |other: &str| format!("{leader},{other}");
     assert_eq!(diagnosed(&of(&follower), &[]).await.2, [""; 0]);
 
-    let second = Words::of("3.9.3", "leader", 0).before(&world.address).await;
+    let second = Words::of("3.9.5", "leader", 0).before(&world.address).await;
     let expected = format!("problem several-ensembles {leader}, {second}");
     assert_eq!(diagnosed(&of(&second), &[]).await.2, [expected]);
 
-    let older = Words::of("3.8.4", "follower", 0).before(&world.address).await;
+    let older = Words::of("3.9.4", "follower", 0).before(&world.address).await;
     assert_eq!(diagnosed(&of(&older), &[]).await.2, ["warning mixed-versions all servers"]);
 
-    let words = Words::of("3.9.3", "follower", 0).conf("minSessionTimeout", "8000");
+    let words = Words::of("3.9.5", "follower", 0).conf("minSessionTimeout", "8000");
     let other = words.before(&world.address).await;
     assert_eq!(diagnosed(&of(&other), &[]).await.2, ["warning mixed-settings all servers"]);
 
@@ -178,7 +178,7 @@ async fn timeouts_that_allow_no_lease_and_wrong_clocks_are_named() {
     let config = config.max_session_timeout(Duration::from_secs(2));
     // The time of day of this server is that of its start, in 2023.
     let world = World::with(config).await;
-    let front = Words::of("3.9.3", "standalone", 0).before(&world.address).await;
+    let front = Words::of("3.9.5", "standalone", 0).before(&world.address).await;
     let (status, json, findings) = diagnosed(&front, &[]).await;
     let expected =
         ["problem no-lease session", "warning timeout-shortened session", "warning clock leader"];
@@ -190,14 +190,14 @@ async fn timeouts_that_allow_no_lease_and_wrong_clocks_are_named() {
 
     let config = healthy().min_session_timeout(Duration::from_secs(12));
     let world = World::with(config).await;
-    let front = Words::of("3.9.3", "standalone", 0).before(&world.address).await;
+    let front = Words::of("3.9.5", "standalone", 0).before(&world.address).await;
     assert_eq!(diagnosed(&front, &[]).await.2, ["warning timeout-lengthened session"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn permissions_and_those_who_could_delete_an_entry_are_named() {
     let world = World::with(healthy()).await;
-    let front = Words::of("3.9.3", "standalone", 0).before(&world.address).await;
+    let front = Words::of("3.9.5", "standalone", 0).before(&world.address).await;
     world.server.admin_create("/open", b"", None);
     let (status, json, findings) = diagnosed(&front, &["/open", "/open/later/on"]).await;
     assert_eq!((status, findings), (Some(0), vec!["warning anyone-deletes /open".to_owned(); 2]));
@@ -235,7 +235,7 @@ async fn what_a_server_does_not_tell_is_not_known() {
         &*format!("not known: word-not-allowed: {}\n", world.address),
         "/lock: entries can be deleted by world:anyone\n",
         "clock: that of the leader agrees with the local one\n",
-        "\n0 problems, 2 warnings, 1 not known\n",
+        "\n0 problems, 3 warnings, 1 not known\n",
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
@@ -249,4 +249,48 @@ async fn two_standalone_servers_are_two_ensembles() {
     let (status, _, findings) = diagnosed(&both, &[]).await;
     assert_eq!(status, Some(1));
     assert!(findings.iter().any(|it| it.starts_with("problem several-ensembles")), "{findings:?}");
+}
+
+/// Returns what `zklock doctor` prints of three servers, of which one is gone, and the others have long
+/// ticks. Their addresses, and what depends on the moment, are replaced.
+pub(crate) async fn transcript(arguments: &[&str]) -> String {
+    let world = World::with(healthy()).await;
+    let secret = scratch("doctor-transcript");
+    std::fs::write(&secret, "ops:secret\n").unwrap();
+    let digest = ["--digest-file", secret.to_str().unwrap()];
+    let path = arguments.last().unwrap();
+    let mut owner = zklock_at(&world.address, "run");
+    assert_eq!(code(owner.args(digest).args([path, "true"])).await, 0);
+
+    let slow = |mode: &str| {
+        let words = Words::of("3.9.5", mode, 0).conf("tickTime", "3000");
+        words.conf("minSessionTimeout", "6000").conf("maxSessionTimeout", "60000")
+    };
+    let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    let servers = [
+        slow("leader").before(&world.address).await,
+        slow("follower").before(&world.address).await,
+        gone.to_string(),
+    ];
+    let mut doctor = zklock_at(&servers.join(","), "doctor");
+    let seen = see(doctor.env_remove("ZKLOCK_SESSION_TIMEOUT").args(digest).args(arguments)).await;
+    assert_eq!((seen.status.code(), &*seen.stderr), (Some(1), ""), "{}", seen.stdout);
+    std::fs::remove_file(secret).unwrap();
+
+    let mut lines: Vec<String> = seen.stdout.lines().map(str::to_owned).collect();
+    // The first column is as wide as the longest address.
+    let width = servers.iter().map(String::len).max().unwrap();
+    let names = ["SERVER", "zk1:2181", "zk2:2181", "zk3:2181"];
+    for (line, name) in lines.iter_mut().zip(names) {
+        *line = format!("{name:8}{}", line.get(width..).unwrap());
+    }
+    for line in &mut lines {
+        if let Some((before, _)) = line.split_once(", lease ") {
+            *line = format!("{before}, lease 28.5s, commit 2.1ms");
+        }
+        for (address, name) in servers.iter().zip(&names[1..]) {
+            *line = line.replace(address, name);
+        }
+    }
+    lines.join("\n")
 }

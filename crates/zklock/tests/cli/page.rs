@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use crate::doctor::transcript;
 use crate::queues::shared_queues;
 use crate::world::{World, see, start};
 
@@ -19,6 +20,13 @@ async fn the_page_shows_what_the_program_prints() {
     for part in parts {
         let (arguments, rest) = part.split_once(" -->\n```text\n").expect("a block follows a mark");
         let (_, rest) = rest.split_once("\n```\n").expect("a block ends");
+        if let Some(arguments) = arguments.strip_prefix("doctor ") {
+            let printed = transcript(&arguments.split(' ').collect::<Vec<_>>()).await;
+            updated.push_str(&format!(
+                "{MARK}doctor {arguments} -->\n```text\n{printed}\n```\n{rest}"
+            ));
+            continue;
+        }
         let mut words = arguments.split(' ');
         let mut command = world.zklock(words.next().unwrap());
         if arguments.starts_with("top ") {

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::world::{World, code, scratch, see, zklock_at};
+use crate::world::{World, code, scratch, see, start, zklock_at};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_has_what_neither_the_command_line_nor_the_environment_has() {
@@ -79,4 +79,87 @@ async fn a_digest_owns_what_is_created_unless_the_acl_is_open() {
         assert!(!wrong.stderr.contains("c:d"), "no secret is shown: {}", wrong.stderr);
     }
     std::fs::remove_file(secret).unwrap();
+}
+
+#[cfg(feature = "sasl-digest-md5")]
+#[tokio::test(flavor = "multi_thread")]
+async fn sasl_owns_what_is_created_and_says_why_it_fails() {
+    let config = zk_testserver::ServerConfig::default();
+    let config = config.sasl_user("ops", "gehe:im").sasl_required(true);
+    let world = World::with(config).await;
+    let secret = scratch("sasl");
+    let run = |world: &World, options: &[&str]| {
+        let mut command = world.zklock("run");
+        command.args(options).args(["/own", "true"]).env("ZKLOCK_SESSION_TIMEOUT", "4s");
+        command
+    };
+    let file = secret.to_str().unwrap();
+    let own = ["--sasl-file", file];
+    std::fs::write(&secret, "ops:gehe:im\n").unwrap();
+    assert_eq!(code(&mut run(&world, &own)).await, 0);
+    assert_eq!(code(run(&world, &[]).env("ZKLOCK_SASL_FILE", file)).await, 0);
+    let options = scratch("sasl-options");
+    std::fs::write(&options, format!("sasl-file = {file:?}\n")).unwrap();
+    assert_eq!(code(run(&world, &[]).env("ZKLOCK_CONFIG", &options)).await, 0);
+    std::fs::remove_file(options).unwrap();
+    // What it has created belongs to it.
+    let mut doctor = world.zklock("doctor");
+    let seen = see(doctor.args(own).args(["--json", "/own"])).await;
+    let json: Value = serde_json::from_str(&seen.stdout).unwrap();
+    assert_eq!(json["locks"][0]["deleters"], Value::from(vec!["sasl:ops"]));
+
+    let wrong = async |world: &World, options: &[&str], parts: &[&str]| {
+        let seen = see(&mut run(world, options)).await;
+        assert_eq!(seen.status.code(), Some(125), "{seen:?}");
+        for part in parts {
+            assert!(seen.stderr.contains(part), "{part}: {}", seen.stderr);
+        }
+        assert!(!seen.stderr.contains("gehe") && !seen.stderr.contains("wrong"), "{seen:?}");
+    };
+    wrong(&world, &[], &["refused the credentials", "--sasl-file"]).await;
+    let missing = ["--sasl-file", "/no-such-file"];
+    wrong(&world, &missing, &["--sasl-file /no-such-file: No such file"]).await;
+    std::fs::write(&secret, "ops\n").unwrap();
+    wrong(&world, &own, &["--sasl-file", "one line, of the form user:password"]).await;
+    std::fs::write(&secret, "ops:wrong\n").unwrap();
+    wrong(&world, &own, &["cannot connect", "refused the credentials", "--sasl-file"]).await;
+    std::fs::write(&secret, "nobody:wrong\n").unwrap();
+    wrong(&world, &own, &["cannot connect", "refused the credentials", "--sasl-file"]).await;
+    let without = World::start().await;
+    std::fs::write(&secret, "ops:gehe:im\n").unwrap();
+    wrong(&without, &own, &["the server has no SASL configuration"]).await;
+    std::fs::remove_file(secret).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_queue_of_kazoo_is_joined_with_its_names_only() {
+    let world = World::start().await;
+    for kind in ["fair", "write", "election"] {
+        let path = format!("/{kind}");
+        let kazoo = ["--naming", "kazoo", "--kind", kind];
+        let mut holder = world.zklock("hold");
+        let mut holder = start(holder.args(kazoo).args(["--no-stdin", &path]));
+        holder.line().await;
+        let entries = world.entries(&path);
+        assert!(entries[0].contains("__lock__"), "{entries:?}");
+        // The two exclude each other.
+        let mut second = world.zklock("run");
+        assert_eq!(code(second.args(kazoo).args(["--try", &path, "true"])).await, 124);
+        // Those with other names would not, so they are refused.
+        let mut other = world.zklock("run");
+        let other = see(other.args(["--kind", kind, "-w", "5s", &path, "true"])).await;
+        assert_eq!(other.status.code(), Some(125), "{kind}: {other:?}");
+        assert!(other.stderr.contains(&entries[0]), "{kind}: {other:?}");
+    }
+    let mut reader = world.zklock("hold");
+    let reader = reader.args(["--naming", "kazoo", "--kind", "read", "--no-stdin", "/readers"]);
+    start(reader).line().await;
+    assert!(world.entries("/readers")[0].contains("__rlock__"));
+    for kind in ["exclusive", "semaphore=2"] {
+        let mut other = world.zklock("run");
+        other.args(["--kind", kind, "/x", "true"]).env("ZKLOCK_NAMING", "kazoo");
+        let seen = see(&mut other).await;
+        assert_eq!(seen.status.code(), Some(125));
+        assert!(seen.stderr.contains("only fair, read, write and election"), "{seen:?}");
+    }
 }
