@@ -9,7 +9,8 @@ use tokio_rustls::rustls::crypto::CryptoProvider;
 use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::Tls;
-use super::material::{Material, Source};
+use super::material::Material;
+use super::source::Source;
 use crate::driver::blocking::Threads;
 use crate::driver::transport::{Tcp, Transport};
 use crate::error::TlsFailure;

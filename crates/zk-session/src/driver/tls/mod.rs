@@ -5,6 +5,7 @@ mod connection;
 mod explain;
 mod material;
 mod report;
+mod source;
 
 use std::fmt;
 use std::sync::Arc;
