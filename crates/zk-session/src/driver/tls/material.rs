@@ -1,44 +1,47 @@
-//! Certificates and keys, and the rustls configuration made from them.
+//! Certificates, keys and revocation lists, and the rustls configuration made from them.
 
-use std::fmt;
 use std::sync::Arc;
 
-use tokio_rustls::rustls::client::Resumption;
+use tokio_rustls::rustls::client::{Resumption, VerifierBuilderError, WebPkiServerVerifier};
 use tokio_rustls::rustls::crypto::CryptoProvider;
+use tokio_rustls::rustls::pki_types::UnixTime;
 use tokio_rustls::rustls::{ClientConfig, Error, RootCertStore};
 
+use super::crl::{self, Dated};
 use super::explain;
-use super::source::{CA, CLIENT_CERTIFICATE, CLIENT_KEY, Source};
+use super::source::{CA, CLIENT_CERTIFICATE, CLIENT_KEY, CRL, Source};
 use crate::error::TlsFailure;
 
 /// Everything that a TLS connection needs, except for the name of the server.
+#[derive(Clone, Debug, Default)]
 pub(super) struct Material {
-    roots: Vec<Source>,
-    has_system_roots: bool,
-    client: Option<(Source, Source)>,
-    provider: Arc<CryptoProvider>,
+    pub(super) roots: Vec<Source>,
+    pub(super) has_system_roots: bool,
+    pub(super) client: Option<(Source, Source)>,
+    pub(super) revocation: Revocation,
+}
+
+/// Which revocation lists there are, and what is accepted without one.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Revocation {
+    pub(super) lists: Vec<Source>,
+    pub(super) is_for_servers_only: bool,
+    pub(super) may_be_unknown: bool,
+    pub(super) may_be_expired: bool,
 }
 
 impl Material {
-    pub(super) fn new(
-        roots: Vec<Source>,
-        has_system_roots: bool,
-        client: Option<(Source, Source)>,
-        provider: Arc<CryptoProvider>,
-    ) -> Self {
-        Self { roots, has_system_roots, client, provider }
-    }
-
-    pub(super) fn has_client_certificate(&self) -> bool {
-        self.client.is_some()
-    }
-
     /// Reads all files. Blocks.
-    pub(super) fn load(&self) -> Result<Arc<ClientConfig>, TlsFailure> {
-        let builder = ClientConfig::builder_with_provider(Arc::clone(&self.provider))
+    pub(super) fn load(
+        &self,
+        provider: &Arc<CryptoProvider>,
+    ) -> Result<Arc<ClientConfig>, TlsFailure> {
+        let roots = Arc::new(self.load_roots()?);
+        let verifier = self.revocation.verifier(&roots, provider)?;
+        let builder = ClientConfig::builder_with_provider(Arc::clone(provider))
             .with_safe_default_protocol_versions()
             .map_err(other)?
-            .with_root_certificates(self.load_roots()?);
+            .with_webpki_verifier(verifier);
         let mut config = match &self.client {
             None => builder.with_no_client_auth(),
             Some((certificates, key)) => {
@@ -82,13 +85,54 @@ impl Material {
     }
 }
 
-impl fmt::Debug for Material {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Material")
-            .field("roots", &self.roots)
-            .field("has_system_roots", &self.has_system_roots)
-            .field("client", &self.client)
-            .finish_non_exhaustive()
+impl Revocation {
+    /// Returns whether an option is set that has no effect without a list.
+    pub(super) fn is_relaxed(&self) -> bool {
+        self.is_for_servers_only || self.may_be_unknown || self.may_be_expired
+    }
+
+    fn verifier(
+        &self,
+        roots: &Arc<RootCertStore>,
+        provider: &Arc<CryptoProvider>,
+    ) -> Result<Arc<WebPkiServerVerifier>, TlsFailure> {
+        let builder =
+            || WebPkiServerVerifier::builder_with_provider(Arc::clone(roots), Arc::clone(provider));
+        let mut lists = Vec::new();
+        for source in &self.lists {
+            let found = source.revocation_lists()?;
+            // Alone, so that an error names the source.
+            let parsed = builder().with_crls(found.iter().cloned()).build();
+            parsed.map_err(|error| source.unusable(CRL, defect(&error)))?;
+            for list in found {
+                let list = Dated::new(list)
+                    .ok_or_else(|| source.unusable(CRL, crl::MALFORMED.to_owned()))?;
+                if !self.may_be_expired
+                    && let Some(date) = list.expired_at(UnixTime::now())
+                {
+                    return Err(source.unusable(CRL, crl::expired(Some(date))));
+                }
+                lists.push(list);
+            }
+        }
+        let mut builder = builder().with_crls(crl::newest_first(lists));
+        if self.is_for_servers_only {
+            builder = builder.only_check_end_entity_revocation();
+        }
+        if self.may_be_unknown {
+            builder = builder.allow_unknown_revocation_status();
+        }
+        if !self.may_be_expired {
+            builder = builder.enforce_revocation_expiration();
+        }
+        builder.build().map_err(|error| TlsFailure::Other(defect(&error)))
+    }
+}
+
+fn defect(error: &VerifierBuilderError) -> String {
+    match error {
+        VerifierBuilderError::InvalidCrl(error) => explain::revocation_list(error),
+        other => other.to_string(),
     }
 }
 
