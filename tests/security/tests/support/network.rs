@@ -111,6 +111,28 @@ impl Network {
         own
     }
 
+    /// Listens for clients of other processes with TLS, and connects them with an in-process server.
+    /// Returns the port on which it listens.
+    pub async fn listen_with_tls(&self, server: &TestServer, acceptor: TlsAcceptor) -> u16 {
+        let (network, server) = (self.clone(), server.clone());
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        run(async move {
+            loop {
+                let (client, _) = listener.accept().await?;
+                let host = Host { name: "in-process".into(), port };
+                let connecting = server.connector()(host);
+                let (network, acceptor) = (network.clone(), acceptor.clone());
+                run(async move {
+                    let client = acceptor.accept(client).await?;
+                    let server = network.forward(connecting.await?);
+                    pump(client, server, |_, chunk| chunk.len()).await
+                });
+            }
+        });
+        port
+    }
+
     /// Returns the number of connections so far.
     pub fn connections(&self) -> usize {
         self.0.connections.load(Ordering::Relaxed)
