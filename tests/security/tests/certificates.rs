@@ -31,15 +31,18 @@ fn to(hosts: &str, tls: Tls) -> ClientBuilder {
         .transport(tls)
 }
 
-/// Returns why a client cannot connect.
-async fn failure(builder: ClientBuilder) -> TlsFailure {
+/// Returns how a client fares.
+async fn fares(builder: ClientBuilder) -> Result<(), TlsFailure> {
     match builder.connect_within(Duration::from_secs(5)).connect().await {
-        Err(ConnectError::TimedOut { last_failure: Some(failure), .. }) => match failure.cause {
-            FailureCause::Tls(failure) => failure,
-            cause => panic!("another cause: {cause}"),
-        },
+        Ok(client) => {
+            client.close().await;
+            Ok(())
+        }
+        Err(ConnectError::TimedOut { last_failure: Some(failure), .. }) => {
+            let FailureCause::Tls(failure) = failure.cause else { panic!("{failure}") };
+            Err(failure)
+        }
         Err(error) => panic!("another error: {error}"),
-        Ok(_) => panic!("the client is connected"),
     }
 }
 
@@ -50,18 +53,7 @@ fn verdict(server: &Identity, options: TlsBuilder) -> Result<(), TlsFailure> {
         let (zookeeper, network) = (TestServer::start(ServerConfig::default()), Network::default());
         let acceptor = presents(&server.chain, &server.key, None);
         let tls = options.over(network.accepted(&zookeeper, move |_| acceptor.clone())).build()?;
-        let client = to(NAME, tls).connect_within(Duration::from_secs(5)).connect().await;
-        match client {
-            Ok(client) => {
-                client.close().await;
-                Ok(())
-            }
-            Err(ConnectError::TimedOut { last_failure: Some(failure), .. }) => {
-                let FailureCause::Tls(failure) = failure.cause else { panic!("{failure}") };
-                Err(failure)
-            }
-            Err(error) => panic!("another error: {error}"),
-        }
+        fares(to(NAME, tls)).await
     })
 }
 
@@ -150,14 +142,20 @@ fn ten_thousand_revoked_certificates_cost_little() {
     let root = Authority::root("root");
     let list = root.list_of((2026, 2099), 1_000..11_000);
     let options = || trusting(&root).crl(list.clone());
-    let begun = std::time::Instant::now();
-    options().build().expect("the list is usable");
-    eprintln!("a list of {} bytes was read in {:?}", list.len(), begun.elapsed());
+    let took = took(|| options().build().expect("the list is usable"));
+    eprintln!("a list of {} bytes was read in {took:?}", list.len());
     for serial in [1_000, 6_000, 10_999] {
         let revoked = verdict(&root.server(&[NAME], serial), options());
         assert_eq!(revoked, Err(TlsFailure::Revoked), "{serial}");
     }
     assert_eq!(verdict(&root.server(&[NAME], 11_000), options()), Ok(()));
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is a measurement")]
+fn took<T>(work: impl FnOnce() -> T) -> Duration {
+    let begun = std::time::Instant::now();
+    work();
+    begun.elapsed()
 }
 
 /// A folder of a test, which is removed at its end.
@@ -246,13 +244,13 @@ impl Replaceable {
     }
 
     fn replace(&self, presented: Identity, clients: Option<String>) {
-        *self.presented.lock().unwrap() = (presented, clients);
+        *self.presented.lock().expect("no thread panics") = (presented, clients);
     }
 
     fn transport(&self) -> impl Transport + use<> {
         let presented = Arc::clone(&self.presented);
         self.network.accepted(&self.zookeeper, move |_| {
-            let (identity, clients) = presented.lock().unwrap().clone();
+            let (identity, clients) = presented.lock().expect("no thread panics").clone();
             presents(&identity.chain, &identity.key, clients.as_deref())
         })
     }
@@ -400,7 +398,6 @@ fn each_server_is_asked_for_by_its_own_name() {
         let names = Arc::clone(&asked);
         // Each server has a certificate for its own name only.
         let transport = {
-            let root = root;
             let certificate = root.certificate();
             let below = network.accepted(&zookeeper, move |host| {
                 let name = host.name.trim_end_matches('.').to_owned();
@@ -423,11 +420,12 @@ fn each_server_is_asked_for_by_its_own_name() {
             client.set_hosts(hosts).expect("it is valid");
             client.create("/", "", zk_session::CreateMode::Persistent).await.ok();
             client.sync("/").await.unwrap_or_else(|error| panic!("{hosts}: {error}"));
-            let last = asked.lock().unwrap().last().cloned().expect("a connection");
+            let last =
+                asked.lock().expect("no thread panics").last().cloned().expect("a connection");
             assert_eq!(last.map(|name| name.to_lowercase()).as_deref(), sent, "{hosts}");
         }
         client.close().await;
-        let text = failure(to("a..b", transport)).await.to_string();
+        let text = fares(to("a..b", transport)).await.expect_err("it is no name").to_string();
         assert!(text.contains("a..b") && text.contains("set `server_name`"), "{text}");
     });
 }

@@ -149,7 +149,7 @@ async fn a_server_that_cannot_be_trusted_is_named_with_the_remedy() {
     let expected = ["refused the client's certificate", "the server trusts the CA that issued it"];
     scene.refuses(demanding, "localhost", &[&ca[..], &stranger].concat(), &expected).await;
 
-    let plain = zk_testserver::TestServer::start(ServerConfig::default());
+    let plain = TestServer::start(ServerConfig::default());
     let plain = plain.listen("127.0.0.1:0").await.expect("a free port").port();
     let expected = ["check that the port is its `secureClientPort`"];
     scene.refuses(plain, "localhost", &ca, &expected).await;

@@ -3,6 +3,7 @@
 //! For a certificate, rustls consults the first list that is responsible for it. If there is an older
 //! list of the same CA beside a newer one, the newer one has to come first.
 
+use std::cmp::Reverse;
 use std::fmt;
 
 use tokio_rustls::rustls::pki_types::{CertificateRevocationListDer, UnixTime};
@@ -50,7 +51,7 @@ impl Dated {
 pub(super) fn newest_first(
     mut lists: Vec<Dated>,
 ) -> impl Iterator<Item = CertificateRevocationListDer<'static>> {
-    lists.sort_by(|a, b| b.issued.cmp(&a.issued));
+    lists.sort_by_key(|dated| Reverse(dated.issued));
     lists.into_iter().map(|dated| dated.list)
 }
 

@@ -132,7 +132,7 @@ impl Revocation {
 fn defect(error: &VerifierBuilderError) -> String {
     match error {
         VerifierBuilderError::InvalidCrl(error) => explain::revocation_list(error),
-        other => other.to_string(),
+        other @ (VerifierBuilderError::NoRootAnchors | _) => other.to_string(),
     }
 }
 
