@@ -108,7 +108,7 @@
 //! - The session: [`SessionId`], [`SessionState`] and [`StateStream`].
 //! - The lease, which decides for how long locks survive an outage: [`Lease`] and [`SlowCommits`].
 //! - Time: [`Clock`] and [`Time`].
-//! - Security: `Tls` and `TlsBuilder`, `Sasl` and `Gssapi`, which need [features](#features).
+//! - Security: `Tls`, `TlsBuilder` and `rustls`, `Sasl` and `Gssapi`, which need [features](#features).
 //!
 //! ## Errors
 //!
@@ -297,7 +297,7 @@ pub use zk_session::Gssapi;
 #[cfg(any(feature = "sasl-digest-md5", feature = "sasl-gssapi"))]
 pub use zk_session::Sasl;
 #[cfg(feature = "tls")]
-pub use zk_session::{Tls, TlsBuilder};
+pub use zk_session::{Tls, TlsBuilder, rustls};
 
 /// Kinds of locks, as types: what a [`Lock`] and its [`Guard`] can do depends on their kind.
 #[cfg(feature = "tokio")]

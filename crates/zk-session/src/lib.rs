@@ -184,7 +184,8 @@ pub use crate::report::metrics;
 
 #[cfg(feature = "tls")]
 pub use crate::driver::tls::{Tls, TlsBuilder};
-/// The version of rustls that [`TlsBuilder::crypto_provider`] uses.
+/// The version of rustls, 0.23, whose types [`TlsBuilder::client_config`] and
+/// [`TlsBuilder::crypto_provider`] take. Another one in the same program is another crate.
 #[cfg(feature = "tls")]
 pub use tokio_rustls::rustls;
 

@@ -65,7 +65,7 @@ pub(crate) fn explained(error: &dyn Display, is_refused: bool) -> Failure {
          --sasl-file, or use one of them"
             .to_owned()
     } else {
-        error.to_string()
+        in_options(error.to_string())
     })
 }
 
@@ -87,7 +87,31 @@ fn tls(options: &Connection) -> Result<Option<zk_recipes::Tls>, Failure> {
     if let (Some(certificate), Some(key)) = (&options.tls_cert, &options.tls_key) {
         tls = tls.client_files(certificate, key);
     }
-    tls.build().map(Some).map_err(|error| Failure::own(error.to_string()))
+    if let Some(crl) = &options.tls_crl {
+        tls = tls.crl_file(crl);
+    }
+    tls.build().map(Some).map_err(|error| Failure::own(in_options(error.to_string())))
+}
+
+/// Returns a message of the library in terms of the command line: the library tells programs which
+/// method to call.
+pub(crate) fn in_options(message: String) -> String {
+    const TERMS: [(&str, &str); 9] = [
+        ("set `ca_file` or `ca_pem`", "add it to the file of --tls-ca"),
+        ("set `client_files` or `client_pem`", "set --tls-cert and --tls-key"),
+        ("; set `server_name`", "; use another name of the server in --connect"),
+        (", or set `server_name`", ""),
+        (
+            "set `crl_file` for the CRL of each CA that issued one of them, or set \
+             `crl_for_servers_only` or `allow_unknown_revocation`",
+            "add the CRL of each CA that issued one of them to the file of --tls-crl",
+        ),
+        (", or set `allow_expired_crls`", ""),
+        (", or choose another `crypto_provider`", ""),
+        ("the next attempt reads both again", "try again when both are there"),
+        ("check its `auth` and `sasl`", "check --digest-file and --sasl-file"),
+    ];
+    TERMS.iter().fold(message, |message, (term, option)| message.replace(term, option))
 }
 
 /// Returns how to authenticate with SASL, if the options ask for it.
@@ -162,6 +186,17 @@ fn secret(option: &str, file: &Path) -> Result<String, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn messages_name_options_and_no_methods() {
+        let message = |text: &str| in_options(text.to_owned());
+        assert_eq!(
+            message("not trusted; set `ca_file` or `ca_pem`"),
+            "not trusted; add it to the file of --tls-ca"
+        );
+        assert_eq!(message("in the connect string, or set `server_name`"), "in the connect string");
+        assert_eq!(message("nothing of the library"), "nothing of the library");
+    }
 
     #[test]
     fn what_is_left_of_a_limit_is_shown_without_its_nanoseconds() {

@@ -89,6 +89,11 @@ pub(crate) struct Connection {
     #[arg(long, env = "ZKLOCK_TLS_KEY", hide_env_values = true, value_name = "FILE")]
     #[arg(requires = "tls_cert")]
     pub(crate) tls_key: Option<PathBuf>,
+    /// Refuses servers that these revocation lists (CRLs) revoke, in PEM or DER
+    #[cfg(feature = "tls")]
+    #[arg(long, env = "ZKLOCK_TLS_CRL", hide_env_values = true, value_name = "FILE")]
+    #[arg(requires = "tls_ca")]
+    pub(crate) tls_crl: Option<PathBuf>,
 }
 
 impl Connection {

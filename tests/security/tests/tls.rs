@@ -12,10 +12,14 @@ use std::env;
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 
 use support::{given, private_znode, until_failure, until_suspended};
 use survival::survive_cuts;
+use zk_session::rustls::pki_types::pem::PemObject as _;
+use zk_session::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use zk_session::rustls::{ClientConfig, RootCertStore};
 use zk_session::{Client, ClientBuilder, ConnectError, FailureCause, Tls, TlsBuilder, TlsFailure};
 use zk_tests::proxy::Proxy;
 
@@ -139,6 +143,42 @@ async fn a_certificate_of_a_server_that_has_expired_is_refused() {
     let expired = format!("localhost:{}", given("SECURITY_EXPIRED_TLS_PORT"));
     let tls = trusting().build().expect("the file is usable");
     assert_eq!(tls_failure(to(&expired, tls)).await, TlsFailure::Expired);
+}
+
+#[tokio::test]
+async fn a_revoked_server_is_refused_and_a_list_that_spares_it_is_not() {
+    let with = |list: &str| trusting().crl_file(file(list)).build().expect("a usable list");
+    to(&one_way(), with("ca.crl")).connect().await.expect("it is not revoked").close().await;
+    assert_eq!(tls_failure(to(&one_way(), with("revoking.crl"))).await, TlsFailure::Revoked);
+}
+
+/// TLS 1.2 is what ZooKeeper 3.8 speaks by default.
+#[tokio::test]
+async fn a_configuration_of_the_program_is_an_identity() {
+    let read = |name: &str| fs::read(file(name)).expect("it was created");
+    let chain = CertificateDer::from_pem_slice(&read("client.crt")).expect("a certificate");
+    let key = PrivateKeyDer::from_pem_slice(&read("client.key")).expect("a key");
+    let ca = CertificateDer::from_pem_slice(&read("ca.crt")).expect("a certificate");
+    let mut roots = RootCertStore::empty();
+    roots.add(ca).expect("it is that of a CA");
+    let provider = Arc::new(zk_session::rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("the provider has their cipher suites")
+        .with_root_certificates(roots)
+        .with_client_auth_cert(vec![chain], key)
+        .expect("they fit");
+    let tls = Tls::builder().client_config(config).build().expect("it is usable");
+    let client = to(&mutual(), tls.clone()).connect().await.expect("mutual TLS");
+    private_znode(&client, "/own-config", "x509", "CN=client").await;
+    assert_eq!(client.get_data("/own-config").await.expect("it is ours").0, "secret");
+    let files = trusting().client_files(file("client2.crt"), file("client2.key"));
+    tls.replace(files).expect("the files are usable");
+    let other = to(&mutual(), tls).connect().await.expect("mutual TLS");
+    let refused = other.get_data("/own-config").await.expect_err("it is not theirs");
+    assert_eq!(refused.server_code(), Some(zk_session::ErrorCode::NO_AUTH));
+    client.close().await;
+    other.close().await;
 }
 
 #[tokio::test]

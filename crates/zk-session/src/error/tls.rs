@@ -45,6 +45,9 @@ pub enum TlsFailure {
          `secureClientPort`"
     )]
     Closed,
+    /// A certificate revocation list (CRL) cannot be used for the certificates of the server.
+    #[error("a CRL cannot be used to verify the server's certificate: {0}")]
+    Crl(String),
     /// The certificate of the server, or of a CA above it, has expired.
     #[error(
         "the server's certificate, or that of a CA above it, has expired; renew it, and check the \
@@ -82,10 +85,13 @@ pub enum TlsFailure {
     /// The server replied with something other than TLS.
     #[error("the peer does not speak TLS; check that the port is its `secureClientPort`")]
     NotTls,
+    /// The options contradict each other.
+    #[error("the options of TLS contradict each other: {0}")]
+    Options(String),
     /// Another error of the TLS library.
     #[error("TLS failed: {0}")]
     Other(String),
-    /// PEM data has no usable item of the expected kind.
+    /// PEM or DER data has no usable item of the expected kind.
     #[error("there is no usable {what} in {place}: {defect}")]
     Pem {
         /// The kind of item that was expected.
@@ -95,6 +101,18 @@ pub enum TlsFailure {
         /// Why it cannot be used.
         defect: String,
     },
+    /// It is unknown whether the certificate of the server, or of a CA above it, was revoked.
+    #[error(
+        "no CRL tells whether the server's certificate, or that of a CA above it, was revoked; set \
+         `crl_file` for the CRL of each CA that issued one of them, or set `crl_for_servers_only` or \
+         `allow_unknown_revocation`"
+    )]
+    RevocationUnknown,
+    /// A CRL revokes the certificate of the server, or of a CA above it.
+    #[error(
+        "the server's certificate, or that of a CA above it, was revoked; give the server a new one"
+    )]
+    Revoked,
     /// The name of the server cannot appear in a certificate.
     #[error(
         "{0:?} is not a DNS name or an IP address, so no certificate can be valid for it; set `server_name`"

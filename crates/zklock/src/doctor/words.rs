@@ -9,6 +9,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::timeout;
 use zk_recipes::zk_session::{Attempt, Host, Transport};
 
+use crate::connect::in_options;
+
 /// How long a server may take to answer a word.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Maximum length of a reply, in bytes.
@@ -84,7 +86,7 @@ async fn ask(transport: &dyn Transport, host: &Host, word: &[u8; 4]) -> Answer {
     };
     match timeout(PATIENCE, asking).await {
         Ok(Ok(reply)) => understood(&String::from_utf8_lossy(&reply)),
-        Ok(Err(error)) => Answer::Failed(error.to_string()),
+        Ok(Err(error)) => Answer::Failed(in_options(error.to_string())),
         Err(_) => Answer::Failed(format!("it did not answer within {PATIENCE:?}")),
     }
 }

@@ -16,6 +16,8 @@ use tokio_rustls::TlsAcceptor;
 use zk_session::rustls::ServerConfig as TlsServerConfig;
 use zk_session::rustls::pki_types::pem::PemObject as _;
 use zk_session::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use zk_session::rustls::server::{ClientHello, ResolvesServerCert};
+use zk_session::rustls::sign::CertifiedKey;
 use zk_session::{Host, Tls, Transport};
 use zk_testserver::TestServer;
 
@@ -109,6 +111,28 @@ impl Network {
         own
     }
 
+    /// Listens for clients of other processes with TLS, and connects them with an in-process server.
+    /// Returns the port on which it listens.
+    pub async fn listen_with_tls(&self, server: &TestServer, acceptor: TlsAcceptor) -> u16 {
+        let (network, server) = (self.clone(), server.clone());
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        run(async move {
+            loop {
+                let (client, _) = listener.accept().await?;
+                let host = Host { name: "in-process".into(), port };
+                let connecting = server.connector()(host);
+                let (network, acceptor) = (network.clone(), acceptor.clone());
+                run(async move {
+                    let client = acceptor.accept(client).await?;
+                    let server = network.forward(connecting.await?);
+                    pump(client, server, |_, chunk| chunk.len()).await
+                });
+            }
+        });
+        port
+    }
+
     /// Returns the number of connections so far.
     pub fn connections(&self) -> usize {
         self.0.connections.load(Ordering::Relaxed)
@@ -156,10 +180,18 @@ impl Network {
 
     /// Returns the transport below TLS.
     pub fn encrypted(&self, server: &TestServer) -> impl Transport + use<> {
-        let (network, server) = (self.clone(), server.clone());
         let acceptor = acceptor();
+        self.accepted(server, move |_| acceptor.clone())
+    }
+
+    /// Returns the transport below TLS to a server that behaves as this says for each host.
+    pub fn accepted<F>(&self, server: &TestServer, acceptor: F) -> impl Transport + use<F>
+    where
+        F: Fn(&Host) -> TlsAcceptor + Send + Sync + 'static,
+    {
+        let (network, server) = (self.clone(), server.clone());
         move |host: Host| {
-            let (network, acceptor) = (network.clone(), acceptor.clone());
+            let (network, acceptor) = (network.clone(), acceptor(&host));
             let connecting = server.connector()(host);
             async move {
                 let server = network.overheard(connecting.await?);
@@ -229,16 +261,7 @@ impl Network {
 /// Returns a transport to a server with TLS that presents this certificate, in PEM, and then
 /// replies to nothing.
 pub fn presenting(certificate: &str, key: &str) -> impl Transport + use<> {
-    let chain = vec![CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()];
-    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
-    let provider = Arc::new(zk_session::rustls::crypto::ring::default_provider());
-    let config = TlsServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(chain, key)
-        .unwrap();
-    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let acceptor = presents(certificate, key, None);
     move |_: Host| {
         let (client, server) = duplex(PIPE);
         let accepting = acceptor.accept(server);
@@ -252,22 +275,65 @@ pub fn presenting(certificate: &str, key: &str) -> impl Transport + use<> {
 }
 
 fn acceptor() -> TlsAcceptor {
-    let certificates = || vec![CertificateDer::from_pem_slice(CERTIFICATE.as_bytes()).unwrap()];
-    let key = PrivateKeyDer::from_pem_slice(KEY.as_bytes()).unwrap();
+    presents(CERTIFICATE, KEY, Some(CERTIFICATE))
+}
+
+/// Returns what accepts TLS connections, presents this chain of certificates, and demands a
+/// certificate that this CA has issued, all in PEM.
+pub fn presents(chain: &str, key: &str, clients: Option<&str>) -> TlsAcceptor {
+    let certificates = |pem: &str| -> Vec<_> {
+        CertificateDer::pem_slice_iter(pem.as_bytes()).map(Result::unwrap).collect()
+    };
+    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
     let provider = Arc::new(zk_session::rustls::crypto::ring::default_provider());
-    let mut roots = zk_session::rustls::RootCertStore::empty();
-    roots.add(certificates().remove(0)).unwrap();
-    let verifier = zk_session::rustls::server::WebPkiClientVerifier::builder_with_provider(
-        Arc::new(roots),
-        Arc::clone(&provider),
-    );
+    let builder = TlsServerConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()
+        .unwrap();
+    let builder = match clients {
+        None => builder.with_no_client_auth(),
+        Some(ca) => {
+            let mut roots = zk_session::rustls::RootCertStore::empty();
+            roots.add(certificates(ca).remove(0)).unwrap();
+            let verifier = zk_session::rustls::server::WebPkiClientVerifier::builder_with_provider(
+                Arc::new(roots),
+                provider,
+            );
+            builder.with_client_cert_verifier(verifier.build().unwrap())
+        }
+    };
+    let config = builder.with_single_cert(certificates(chain), key).unwrap();
+    TlsAcceptor::from(Arc::new(config))
+}
+
+/// Returns what accepts TLS connections, and records the names that clients ask for.
+pub fn names_of_clients(
+    chain: &str,
+    key: &str,
+    names: Arc<Mutex<Vec<Option<String>>>>,
+) -> TlsAcceptor {
+    let chain = CertificateDer::pem_slice_iter(chain.as_bytes()).map(Result::unwrap).collect();
+    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).unwrap();
+    let provider = Arc::new(zk_session::rustls::crypto::ring::default_provider());
+    let key = CertifiedKey::from_der(chain, key, &provider).unwrap();
     let config = TlsServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .unwrap()
-        .with_client_cert_verifier(verifier.build().unwrap())
-        .with_single_cert(certificates(), key)
-        .unwrap();
+        .with_no_client_auth()
+        .with_cert_resolver(Arc::new(Recorded { key: Arc::new(key), names }));
     TlsAcceptor::from(Arc::new(config))
+}
+
+#[derive(Debug)]
+struct Recorded {
+    key: Arc<CertifiedKey>,
+    names: Arc<Mutex<Vec<Option<String>>>>,
+}
+
+impl ResolvesServerCert for Recorded {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        self.names.lock().unwrap().push(hello.server_name().map(str::to_owned));
+        Some(Arc::clone(&self.key))
+    }
 }
 
 #[expect(clippy::disallowed_methods, reason = "this is the network of a test")]

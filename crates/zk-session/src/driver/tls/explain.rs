@@ -4,7 +4,11 @@
 
 use std::fmt::Debug;
 
-use tokio_rustls::rustls::{AlertDescription, CertificateError, Error, PeerIncompatible};
+use tokio_rustls::rustls::{
+    AlertDescription, CertRevocationListError, CertificateError, Error, PeerIncompatible,
+};
+
+use super::crl;
 
 /// Returns the name of an alert as RFC 8446 writes it.
 pub(super) fn alert_name(alert: AlertDescription) -> String {
@@ -103,7 +107,6 @@ pub(super) fn certificate(error: &CertificateError) -> String {
              the same name"
                 .to_owned()
         }
-        C::Revoked => "it was revoked; give the server a new one".to_owned(),
         C::UnhandledCriticalExtension => {
             "it has a critical extension that the client does not know; create it again without"
                 .to_owned()
@@ -120,6 +123,9 @@ pub(super) fn certificate(error: &CertificateError) -> String {
         C::NotValidForName => {
             "it is for other names; use one of its names in the connect string, or set `server_name`"
                 .to_owned()
+        }
+        C::ApplicationVerificationFailure => {
+            "the verifier of `client_config` refused it".to_owned()
         }
         C::Other(inner) => rule(&inner.to_string()),
         other => format!("it was refused ({}); create it again", words(other)),
@@ -140,11 +146,52 @@ fn rule(name: &str) -> String {
         "UnsupportedCertVersion" => {
             "it is not of version 3; create it again with the extension subjectAltName".to_owned()
         }
+        // The words of a verifier of the program.
+        other if other.contains(' ') && !other.contains(['(', '{']) => other.to_owned(),
         other => format!(
             "it violates a rule for certificates ({}); look at it with `openssl x509 -text`, and \
              create it again",
             plain(other)
         ),
+    }
+}
+
+/// Explains why a revocation list cannot be used.
+pub(super) fn revocation_list(error: &CertRevocationListError) -> String {
+    use CertRevocationListError as C;
+    match error {
+        C::BadSignature => {
+            "its signature is not that of the CA; fetch it from the CA again, and check that no two \
+             CAs have the same name"
+                .to_owned()
+        }
+        C::IssuerInvalidForCrl => {
+            "the key usage of the CA lacks cRLSign, so it cannot issue lists; create the certificate \
+             of the CA again"
+                .to_owned()
+        }
+        C::UnsupportedSignatureAlgorithmContext { .. }
+        | C::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
+            "it was signed with an algorithm that the crypto provider does not have; have it signed \
+             with ECDSA or RSA and SHA-256, or choose another `crypto_provider`"
+                .to_owned()
+        }
+        C::UnsupportedCrlVersion => {
+            "a list has not version 2; let the CA write one with the extension cRLNumber".to_owned()
+        }
+        C::UnsupportedDeltaCrl => {
+            "a list has only the changes since another one; use the complete list of the CA".to_owned()
+        }
+        C::UnsupportedIndirectCrl => {
+            "a list is about certificates of other CAs; use the list of each CA itself".to_owned()
+        }
+        C::UnsupportedCriticalExtension | C::UnsupportedRevocationReason => format!(
+            "a list has a part that the client does not know ({}); use another list of the CA",
+            words(error)
+        ),
+        C::Other(_) | C::ParseError | C::InvalidCrlNumber | C::InvalidRevokedCertSerialNumber | _ => {
+            crl::MALFORMED.to_owned()
+        }
     }
 }
 
@@ -218,11 +265,20 @@ mod tests {
             error(&Error::BadMaxFragmentSize),
             certificate(&CertificateError::BadEncoding),
             certificate(&CertificateError::BadSignature),
-            certificate(&CertificateError::Revoked),
             certificate(&CertificateError::UnhandledCriticalExtension),
             certificate(&CertificateError::InvalidPurpose),
             certificate(&CertificateError::NotValidForName),
-            certificate(&CertificateError::UnknownRevocationStatus),
+            certificate(&CertificateError::ApplicationVerificationFailure),
+            revocation_list(&CertRevocationListError::BadSignature),
+            revocation_list(&CertRevocationListError::InvalidCrlNumber),
+            revocation_list(&CertRevocationListError::IssuerInvalidForCrl),
+            revocation_list(&CertRevocationListError::ParseError),
+            revocation_list(&CertRevocationListError::UnsupportedCrlVersion),
+            revocation_list(&CertRevocationListError::UnsupportedDeltaCrl),
+            revocation_list(&CertRevocationListError::UnsupportedIndirectCrl),
+            revocation_list(&CertRevocationListError::Other(OtherError(std::sync::Arc::new(
+                std::io::Error::other("TrailingData"),
+            )))),
             certificate(&CertificateError::Other(OtherError(std::sync::Arc::new(
                 std::io::Error::other("PathLenConstraintViolated"),
             )))),

@@ -1,60 +1,47 @@
-//! Certificates and keys, and the rustls configuration made from them.
+//! Certificates, keys and revocation lists, and the rustls configuration made from them.
 
-use std::fmt;
-use std::path::PathBuf;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use tokio_rustls::rustls::client::Resumption;
+use tokio_rustls::rustls::client::{Resumption, VerifierBuilderError, WebPkiServerVerifier};
 use tokio_rustls::rustls::crypto::CryptoProvider;
-use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::pki_types::UnixTime;
 use tokio_rustls::rustls::{ClientConfig, Error, RootCertStore};
 
+use super::crl::{self, Dated};
 use super::explain;
+use super::source::{CA, CLIENT_CERTIFICATE, CLIENT_KEY, CRL, Source};
 use crate::error::TlsFailure;
 
-const CA: &str = "CA certificate";
-const CLIENT_CERTIFICATE: &str = "client certificate";
-const CLIENT_KEY: &str = "private key";
-/// Maximum length of a file. One with all CAs that a system trusts is a tenth as long.
-const FILE_MAX: u64 = 4 * 1024 * 1024;
-
-/// Where PEM data is.
-#[derive(Clone)]
-pub(super) enum Source {
-    File(PathBuf),
-    Pem { from: &'static str, pem: Bytes },
+/// Everything that a TLS connection needs, except for the name of the server.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Material {
+    pub(super) roots: Vec<Source>,
+    pub(super) has_system_roots: bool,
+    pub(super) client: Option<(Source, Source)>,
+    pub(super) revocation: Revocation,
 }
 
-/// Everything that a TLS connection needs, except for the name of the server.
-pub(super) struct Material {
-    roots: Vec<Source>,
-    has_system_roots: bool,
-    client: Option<(Source, Source)>,
-    provider: Arc<CryptoProvider>,
+/// Which revocation lists there are, and what is accepted without one.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Revocation {
+    pub(super) lists: Vec<Source>,
+    pub(super) is_for_servers_only: bool,
+    pub(super) may_be_unknown: bool,
+    pub(super) may_be_expired: bool,
 }
 
 impl Material {
-    pub(super) fn new(
-        roots: Vec<Source>,
-        has_system_roots: bool,
-        client: Option<(Source, Source)>,
-        provider: Arc<CryptoProvider>,
-    ) -> Self {
-        Self { roots, has_system_roots, client, provider }
-    }
-
-    pub(super) fn has_client_certificate(&self) -> bool {
-        self.client.is_some()
-    }
-
     /// Reads all files. Blocks.
-    pub(super) fn load(&self) -> Result<Arc<ClientConfig>, TlsFailure> {
-        let builder = ClientConfig::builder_with_provider(Arc::clone(&self.provider))
+    pub(super) fn load(
+        &self,
+        provider: &Arc<CryptoProvider>,
+    ) -> Result<Arc<ClientConfig>, TlsFailure> {
+        let roots = Arc::new(self.load_roots()?);
+        let verifier = self.revocation.verifier(&roots, provider)?;
+        let builder = ClientConfig::builder_with_provider(Arc::clone(provider))
             .with_safe_default_protocol_versions()
             .map_err(other)?
-            .with_root_certificates(self.load_roots()?);
+            .with_webpki_verifier(verifier);
         let mut config = match &self.client {
             None => builder.with_no_client_auth(),
             Some((certificates, key)) => {
@@ -98,83 +85,55 @@ impl Material {
     }
 }
 
-impl fmt::Debug for Material {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Material")
-            .field("roots", &self.roots)
-            .field("has_system_roots", &self.has_system_roots)
-            .field("client", &self.client)
-            .finish_non_exhaustive()
+impl Revocation {
+    /// Returns whether an option is set that has no effect without a list.
+    pub(super) fn is_relaxed(&self) -> bool {
+        self.is_for_servers_only || self.may_be_unknown || self.may_be_expired
     }
-}
 
-impl Source {
-    fn certificates(&self, what: &'static str) -> Result<Vec<CertificateDer<'static>>, TlsFailure> {
-        let pem = self.read(what)?;
-        let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
-        match found {
-            Ok(found) if found.is_empty() => {
-                Err(self.unusable(what, "it has no block BEGIN CERTIFICATE".to_owned()))
+    fn verifier(
+        &self,
+        roots: &Arc<RootCertStore>,
+        provider: &Arc<CryptoProvider>,
+    ) -> Result<Arc<WebPkiServerVerifier>, TlsFailure> {
+        let builder =
+            || WebPkiServerVerifier::builder_with_provider(Arc::clone(roots), Arc::clone(provider));
+        let mut lists = Vec::new();
+        for source in &self.lists {
+            let found = source.revocation_lists()?;
+            // Alone, so that an error names the source.
+            let parsed = builder().with_crls(found.iter().cloned()).build();
+            parsed.map_err(|error| source.unusable(CRL, defect(&error)))?;
+            for list in found {
+                let list = Dated::new(list)
+                    .ok_or_else(|| source.unusable(CRL, crl::MALFORMED.to_owned()))?;
+                if !self.may_be_expired
+                    && let Some(date) = list.expired_at(UnixTime::now())
+                {
+                    return Err(source.unusable(CRL, crl::expired(Some(date))));
+                }
+                lists.push(list);
             }
-            Ok(found) => Ok(found),
-            Err(error) => Err(self.unusable(what, described(&error))),
         }
-    }
-
-    fn key(&self) -> Result<PrivateKeyDer<'static>, TlsFailure> {
-        let pem = self.read(CLIENT_KEY)?;
-        PrivateKeyDer::from_pem_slice(&pem)
-            .map_err(|error| self.unusable(CLIENT_KEY, described(&error)))
-    }
-
-    fn read(&self, what: &'static str) -> Result<Bytes, TlsFailure> {
-        let path = match self {
-            Self::Pem { pem, .. } => return Ok(pem.clone()),
-            Self::File(path) => path,
-        };
-        let failed = |message| TlsFailure::File { what, path: path.clone(), message };
-        let metadata = std::fs::metadata(path).map_err(|error| failed(error.to_string()))?;
-        // A pipe would block, and has nothing left for the next attempt.
-        if !metadata.is_file() {
-            return Err(failed("it is not a regular file".to_owned()));
+        let mut builder = builder().with_crls(crl::newest_first(lists));
+        if self.is_for_servers_only {
+            builder = builder.only_check_end_entity_revocation();
         }
-        if metadata.len() > FILE_MAX {
-            return Err(failed(format!("it has more than {FILE_MAX} bytes")));
+        if self.may_be_unknown {
+            builder = builder.allow_unknown_revocation_status();
         }
-        Ok(std::fs::read(path).map_err(|error| failed(error.to_string()))?.into())
-    }
-
-    fn unusable(&self, what: &'static str, defect: String) -> TlsFailure {
-        let place = match self {
-            Self::File(path) => format!("{path:?}"),
-            Self::Pem { from, .. } => format!("the argument of `{from}`"),
-        };
-        TlsFailure::Pem { what, place, defect }
+        if !self.may_be_expired {
+            builder = builder.enforce_revocation_expiration();
+        }
+        builder.build().map_err(|error| TlsFailure::Other(defect(&error)))
     }
 }
 
-/// Shows the name of a file, but no PEM data.
-impl fmt::Debug for Source {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::File(path) => path.fmt(f),
-            Self::Pem { from, .. } => f.write_str(from),
-        }
-    }
-}
-
-/// Describes an error without the data. The library's own text contains lines of the file.
-fn described(error: &pem::Error) -> String {
+fn defect(error: &VerifierBuilderError) -> String {
     match error {
-        pem::Error::MissingSectionEnd { .. } => "a block has no END line",
-        pem::Error::IllegalSectionStart { .. } => "a BEGIN line is malformed",
-        pem::Error::Base64Decode(_) => "a block is not base64",
-        pem::Error::NoItemsFound => "it has no such block (an encrypted key is not supported)",
-        pem::Error::Io(_) | pem::Error::SectionTooLarge | _ => {
-            "it is not PEM; convert it, for example with `openssl x509` or `openssl pkcs8`"
-        }
+        VerifierBuilderError::InvalidCrl(error) => explain::revocation_list(error),
+        other @ (VerifierBuilderError::NoRootAnchors | _) => other.to_string(),
     }
-    .to_owned()
 }
 
 fn other(error: Error) -> TlsFailure {

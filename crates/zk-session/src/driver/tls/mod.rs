@@ -1,28 +1,34 @@
 //! TLS and mutual TLS: a transport around another transport.
 
+mod aside;
 mod builder;
 mod connection;
+mod crl;
 mod explain;
 mod material;
 mod report;
+mod settings;
+mod source;
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 use tokio_rustls::TlsConnector;
-use tokio_rustls::rustls::pki_types::ServerName;
 
 pub use self::builder::TlsBuilder;
 use self::connection::TlsConnection;
-use self::material::Material;
 use self::report::io_error;
+use self::settings::{Origin, Settings};
 use super::blocking::Threads;
 use super::transport::{Connecting, MARGIN, Stream, Transport};
 use crate::error::TlsFailure;
 use crate::host::Host;
 use crate::machine::Attempt;
+
+/// Threads that may read files at a time, and as many for handshakes, for all clones together.
+const THREADS_MAX: usize = 4;
 
 /// Opens TLS connections, by default over TCP.
 ///
@@ -54,6 +60,8 @@ use crate::machine::Attempt;
 /// contents: they may have been replaced because the key was stolen, and a client that works with
 /// them would hide the mistake until they expire.
 ///
+/// What is in memory is replaced with [`Tls::replace`].
+///
 /// # Failures
 ///
 /// Nothing about TLS is final: the client keeps trying, because certificates can be replaced while
@@ -62,41 +70,82 @@ use crate::machine::Attempt;
 /// [`FailureCause::Tls`](crate::FailureCause::Tls).
 #[derive(Clone)]
 pub struct Tls {
-    material: Arc<Material>,
-    server_name: Option<ServerName<'static>>,
-    over: Arc<dyn Transport>,
-    threads: Threads,
+    /// All clones have the same settings.
+    settings: Arc<RwLock<Arc<Settings>>>,
+    files: Threads,
+    handshakes: Threads,
 }
 
 impl Tls {
-    /// Returns the name for which the certificate of a server must be valid.
-    fn name_of(&self, host: &Host) -> Result<ServerName<'static>, TlsFailure> {
-        match &self.server_name {
-            Some(name) => Ok(name.clone()),
-            None => ServerName::try_from(host.name.clone())
-                .map_err(|_| TlsFailure::ServerName(host.name.clone())),
+    fn new(settings: Settings) -> Self {
+        Self {
+            settings: Arc::new(RwLock::new(Arc::new(settings))),
+            files: Threads::new(THREADS_MAX),
+            handshakes: Threads::new(THREADS_MAX),
         }
+    }
+
+    /// Replaces all options, also for the clones that clients have, as if they had been built with
+    /// this builder. Only the transport below stays unless the builder has set
+    /// [`over`](TlsBuilder::over).
+    ///
+    /// The next connection uses the new options. One that is open stays open with those with which it
+    /// was opened, and one that is being opened goes on with those with which it began.
+    ///
+    /// Like [`TlsBuilder::build`], this reads all files of the builder, and so may block.
+    ///
+    /// ```no_run
+    /// # fn example(tls: zk_session::Tls, ca: Vec<u8>, chain: Vec<u8>, key: Vec<u8>)
+    /// #     -> Result<(), Box<dyn std::error::Error>> {
+    /// use zk_session::Tls;
+    ///
+    /// tls.replace(Tls::builder().ca_pem(ca).client_pem(chain, key))?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Fails as [`TlsBuilder::build`] does. The options are then those from before.
+    pub fn replace(&self, with: TlsBuilder) -> Result<(), TlsFailure> {
+        let settings = with.settings(&self.settings().over)?;
+        *self.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+        Ok(())
+    }
+
+    fn settings(&self) -> Arc<Settings> {
+        Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 impl Transport for Tls {
     fn connect(&self, host: Host, attempt: Attempt) -> Connecting {
         let begun = Instant::now();
-        let this = self.clone();
+        let (settings, this) = (self.settings(), self.clone());
         Box::pin(async move {
-            let name = this.name_of(&host).map_err(io_error)?;
-            let material = Arc::clone(&this.material);
-            // A network file system may block.
-            let loading = this.threads.pooled(move || material.load());
-            let time = attempt.time().saturating_sub(MARGIN);
-            let config = match timeout(time, loading).await {
-                Ok(loaded) => loaded?.map_err(io_error)?,
-                Err(_) => return Err(io_error(not_read(attempt.time()))),
+            let name = settings.name_of(&host).map_err(io_error)?;
+            let config = match &settings.origin {
+                Origin::Program(config) => Arc::clone(config),
+                Origin::Material(material, provider) => {
+                    let (material, provider) = (Arc::clone(material), Arc::clone(provider));
+                    // A network file system may block.
+                    let loading = this.files.pooled(move || material.load(&provider));
+                    let time = attempt.time().saturating_sub(MARGIN);
+                    match timeout(time, loading).await {
+                        Ok(loaded) => loaded?.map_err(io_error)?,
+                        Err(_) => return Err(io_error(not_read(attempt.time()))),
+                    }
+                }
             };
-            let stream = this.over.connect(host, attempt).await?;
+            let presents = config.client_auth_cert_resolver.has_certs();
+            let stream = settings.over.connect(host, attempt).await?;
             let time = attempt.time().saturating_sub(begun.elapsed() + MARGIN);
-            let presents = this.material.has_client_certificate();
             let handshake = TlsConnector::from(config).connect(name, stream);
+            let handshake = async {
+                match settings.origin {
+                    Origin::Program(_) => aside::run(&this.handshakes, handshake).await?,
+                    Origin::Material(..) => handshake.await,
+                }
+            };
             match timeout(time, handshake).await {
                 Ok(Ok(stream)) => {
                     Ok(Box::new(TlsConnection::new(stream, presents)) as Box<dyn Stream>)
@@ -108,7 +157,7 @@ impl Transport for Tls {
     }
 
     fn has_identity(&self) -> bool {
-        self.material.has_client_certificate()
+        self.settings().has_client_certificate()
     }
 }
 
@@ -121,9 +170,6 @@ fn not_read(within: Duration) -> TlsFailure {
 /// Shows names of files, but no PEM data.
 impl fmt::Debug for Tls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tls")
-            .field("material", &self.material)
-            .field("server_name", &self.server_name)
-            .finish_non_exhaustive()
+        f.debug_struct("Tls").field("settings", &self.settings()).finish_non_exhaustive()
     }
 }

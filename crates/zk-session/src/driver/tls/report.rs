@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use tokio_rustls::rustls::{AlertDescription, CertificateError, Error};
 
-use super::explain;
+use super::{crl, explain};
 use crate::error::TlsFailure;
 
 pub(super) fn io_error(failure: TlsFailure) -> io::Error {
@@ -51,6 +51,7 @@ fn failure(error: &Error, presents_certificate: bool) -> TlsFailure {
     match error {
         Error::AlertReceived(alert) => alerted(*alert, presents_certificate),
         Error::InvalidCertificate(error) => certificate(error),
+        Error::InvalidCertRevocationList(error) => TlsFailure::Crl(explain::revocation_list(error)),
         Error::InvalidMessage(_) => TlsFailure::NotTls,
         error => TlsFailure::Other(explain::error(error)),
     }
@@ -87,7 +88,12 @@ fn certificate(error: &CertificateError) -> TlsFailure {
     match error {
         C::Expired | C::ExpiredContext { .. } => TlsFailure::Expired,
         C::NotValidYet | C::NotValidYetContext { .. } => TlsFailure::NotYetValid,
+        C::ExpiredRevocationList | C::ExpiredRevocationListContext { .. } => {
+            TlsFailure::Crl(crl::expired(None))
+        }
+        C::Revoked => TlsFailure::Revoked,
         C::UnknownIssuer => TlsFailure::UnknownIssuer,
+        C::UnknownRevocationStatus => TlsFailure::RevocationUnknown,
         C::NotValidForNameContext { expected, presented } => TlsFailure::WrongName {
             expected: expected.to_str().into_owned(),
             presented: presented.iter().map(|name| bare(name)).collect(),
