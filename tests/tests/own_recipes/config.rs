@@ -1,3 +1,5 @@
+//! A configuration whose entries change together.
+
 use std::collections::BTreeMap;
 
 use zk_recipes::{CreateMode, ErrorCode, Multi, SettledClient, SettledError, Version};

@@ -1,3 +1,5 @@
+//! Ids in blocks.
+
 use std::error::Error;
 use std::ops::Range;
 

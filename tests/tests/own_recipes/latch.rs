@@ -1,3 +1,5 @@
+//! A latch: tasks wait until others have counted down.
+
 use std::error::Error;
 
 use zk_recipes::{CreateMode, ErrorCode, SettledClient, SettledError};
