@@ -203,10 +203,9 @@ fn each_state_and_each_phase_is_reported_and_both_end() {
             loop {
                 let status = item!(states, turn, some);
                 turn += 1;
-                match status.state {
-                    SessionState::Connected => reconnects += 1,
-                    SessionState::Closed => break,
-                    _ => {}
+                reconnects += usize::from(status.state == SessionState::Connected);
+                if status.state == SessionState::Closed {
+                    break;
                 }
             }
             // The last state is followed by the end.
@@ -217,10 +216,10 @@ fn each_state_and_each_phase_is_reported_and_both_end() {
         let as_phase = async {
             let mut held = 0;
             for turn in 0.. {
-                match item!(phases, turn, some) {
-                    Phase::Held => held += 1,
-                    Phase::Released => break,
-                    _ => {}
+                let phase = item!(phases, turn, some);
+                held += usize::from(phase == Phase::Held);
+                if phase == Phase::Released {
+                    break;
                 }
             }
             assert_eq!(phases.next().await, None);

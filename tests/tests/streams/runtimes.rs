@@ -15,6 +15,7 @@ use zk_testserver::{ServerConfig, TestServer};
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Hands the items of a stream over from another runtime.
+#[expect(clippy::disallowed_methods, reason = "a runtime of its own needs a thread")]
 fn elsewhere<S>(stream: S) -> mpsc::UnboundedReceiver<S::Item>
 where
     S: Stream<Item: Send> + Send + Unpin + 'static,
