@@ -5,7 +5,7 @@ use std::fmt;
 use thiserror::Error;
 
 /// The bytes are not the record that they should be.
-#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[derive(Clone, Eq, Error, PartialEq)]
 #[error("{kind} at byte {offset}{}", Place(.record, .field))]
 pub struct DecodeError {
     /// Why decoding failed.
@@ -20,8 +20,10 @@ pub struct DecodeError {
     pub field: &'static str,
 }
 
+crate::debug_by_message!(DecodeError);
+
 /// Why a field is invalid.
-#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[derive(Clone, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum DecodeErrorKind {
     /// A create request combines an opcode with flags that it does not allow.
@@ -60,8 +62,10 @@ pub enum DecodeErrorKind {
     UnexpectedOp(i32),
 }
 
+crate::debug_by_message!(DecodeErrorKind);
+
 /// A message could not be framed.
-#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[derive(Clone, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum EncodeError {
     /// The payload is longer than the limit; nothing was written.
@@ -74,14 +78,18 @@ pub enum EncodeError {
     },
 }
 
+crate::debug_by_message!(EncodeError);
+
 /// A length prefix is negative: the byte stream does not use this protocol, or the reader has lost
 /// synchronization.
-#[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
+#[derive(Clone, Copy, Eq, Error, PartialEq)]
 #[error("frame length {length} is negative")]
 pub struct FrameError {
     /// The length that was read.
     pub length: i32,
 }
+
+crate::debug_by_message!(FrameError);
 
 impl DecodeError {
     /// Creates an error about the value at `offset`, without a record.

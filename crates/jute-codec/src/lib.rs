@@ -56,6 +56,7 @@ mod auth;
 mod connect;
 mod create;
 mod data;
+mod debug;
 mod error;
 mod frame;
 mod ids;

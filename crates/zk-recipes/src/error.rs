@@ -10,12 +10,14 @@ use zk_session::{ConfigError, OpError, PathDefect};
 
 use crate::action::because;
 use crate::machine::{FailedAction, Failure};
+#[cfg(feature = "tokio")]
+use crate::stream::StreamError;
 use crate::timed_out::{MayTimeOut, TimedOut};
 
 /// Why a recipe that is not a lock could not do what its caller asked for.
 ///
 /// Lost connections are not among the reasons, because recipes replay their requests.
-#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[derive(Clone, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum RecipeError {
     /// The credentials were refused.
@@ -65,6 +67,8 @@ pub enum RecipeError {
     Config(#[from] ConfigError),
 }
 
+jute_codec::debug_by_message!(RecipeError);
+
 /// Checks the path of a recipe, which must be a znode below the root. `option` says in the error what
 /// the path is for.
 pub(crate) fn check_path(option: &'static str, path: &str) -> Result<(), ConfigError> {
@@ -101,7 +105,19 @@ impl MayTimeOut for RecipeError {
     }
 }
 
+#[cfg(feature = "tokio")]
+impl StreamError for RecipeError {
+    fn is_last(&self) -> bool {
+        matches!(self, Self::AuthFailed | Self::Closed | Self::Config(_) | Self::SessionExpired)
+    }
+}
+
 impl RecipeError {
+    /// Returns the code with which a server refused what the caller asked for.
+    pub fn server_code(&self) -> Option<ErrorCode> {
+        if let Self::Refused { code, .. } = self { Some(*code) } else { None }
+    }
+
     /// Returns true if the deadline of the caller has passed.
     pub fn is_timed_out(&self) -> bool {
         matches!(self, Self::TimedOut(_))

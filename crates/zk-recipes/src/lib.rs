@@ -56,7 +56,7 @@
 //! | a number to which each addition counts once | [`Counter`] | [`CounterChanges`] |
 //! | a copy of a znode, its children or a tree | [`Cache`] | [`CachedNode`], [`CacheEvent`] |
 //! | missing paths created, subtrees deleted | [`Tree`] | |
-//! | single operations whose outcome is known | [`SettledClient`] | [`NewZnode`] |
+//! | single operations whose outcome is known | [`SettledClient`] | [`NewZnode`], [`ZnodeChanges`] |
 //!
 //! # All items by topic
 //!
@@ -93,7 +93,7 @@
 //! - [`Cache`], built by a [`CacheBuilder`], counts its requests and gaps in [`CacheStats`].
 //! - [`Tree`] creates missing paths and deletes subtrees.
 //! - [`SettledClient`] has the operations of a client, repeated until their outcome is known; a
-//!   create returns a [`NewZnode`].
+//!   create returns a [`NewZnode`], and [`ZnodeChanges`] follow a znode.
 //!
 //! ## The client
 //!
@@ -122,6 +122,8 @@
 //!   their caller. What waits for the next event has none, since the event may never happen: `next`
 //!   of a stream, [`Membership::changed`], [`Presence::changed`], [`Cache::complete`], and the calls
 //!   that run a body of work. All of them are cancel safe, so the timer of your runtime is enough for these.
+//! - Each stream is a `futures_core::Stream` too, which yields what its `next` returns, and ends when
+//!   the client has stopped.
 //! - [`TimedOut`] says what a call had [`LastSeen`] when its time was up: for example, its
 //!   [`Predecessor`].
 //! - Recipes that are no locks fail with a [`RecipeError`], or with one of their own:
@@ -198,6 +200,9 @@ mod rw;
 mod samples;
 mod semaphore;
 mod timed_out;
+
+#[cfg(feature = "tokio")]
+mod stream;
 
 #[cfg(feature = "tokio")]
 mod acquire;
@@ -278,7 +283,7 @@ pub use crate::{
     presence::{Absence, Presence, PresenceBuilder, PresenceError, PresenceState},
     rw::{DowngradeError, ReadGuard, RwLock, RwNaming, WriteGuard},
     semaphore::{PermitGuard, PermitLimit, Semaphore},
-    settled::{NewZnode, SettledClient, SettledError},
+    settled::{NewZnode, SettledClient, SettledError, ZnodeChanges},
     shared_value::{SharedValue, SharedValueBuilder, ValueChanges, ValueError, Versioned},
     tree::Tree,
     work_queue::{

@@ -11,7 +11,7 @@ use zk_session::{ConnectionFailure, SessionId};
 const IDENTITY_MAX: usize = 64;
 
 /// A call had no result when its time was up.
-#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[derive(Clone, Eq, Error, PartialEq)]
 #[error("timed out after {} at {path:?}: {seen}", Rounded(*.waited))]
 #[non_exhaustive]
 pub struct TimedOut {
@@ -22,6 +22,8 @@ pub struct TimedOut {
     /// What the call had seen last.
     pub seen: LastSeen,
 }
+
+jute_codec::debug_by_message!(TimedOut);
 
 /// What a call had seen last when its time was up.
 #[derive(Clone, Debug, Eq, PartialEq)]

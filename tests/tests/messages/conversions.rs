@@ -153,6 +153,7 @@ async fn settled(client: &Client) -> Result<(), SettledError> {
     settled.create_with_parents("/c/settled/a", "1", CreateMode::Persistent).await?;
     let (_, stat) = settled.get_data("/c/settled/a").await?;
     settled.set_data("/c/settled/a", "2", Some(stat.version)).await?;
+    settled.changes("/c/settled/a")?.next().await?;
     settled.commit(Multi::new().delete("/c/settled/a", None)).timeout(SECOND).await?;
     Ok(())
 }
@@ -224,25 +225,31 @@ fn a_function_that_returns_the_error_of_its_recipe_needs_no_conversions() {
     });
 }
 
-/// What a constructor returns is found in the error that a function has returned.
+/// What a constructor returns is found in the error that a function has returned, also if `main`
+/// returns it, which prints it in debug format.
 #[test]
 fn an_invalid_option_is_found_in_each_error() {
     fn invalid<E: From<ConfigError>>(client: &Client) -> E {
         FairLock::new(client, "relative").expect_err("the path is invalid").into()
     }
+    fn shown<E: std::error::Error>(error: &E) -> String {
+        assert_eq!(format!("{error:?}"), error.to_string());
+        error.to_string()
+    }
     run(async {
         let client = World::new().client(FIRST).await;
         let expected = ConfigError::to_string(&invalid(&client));
         for error in [
-            invalid::<CacheError>(&client).to_string(),
-            invalid::<GroupError>(&client).to_string(),
-            invalid::<LockError>(&client).to_string(),
-            invalid::<MultiLockError>(&client).to_string(),
-            invalid::<PresenceError>(&client).to_string(),
-            invalid::<RecipeError>(&client).to_string(),
-            invalid::<TransactionError>(&client).to_string(),
-            invalid::<ValueError>(&client).to_string(),
-            invalid::<WorkQueueError>(&client).to_string(),
+            shown(&invalid::<CacheError>(&client)),
+            shown(&invalid::<GroupError>(&client)),
+            shown(&invalid::<LockError>(&client)),
+            shown(&invalid::<MultiLockError>(&client)),
+            shown(&invalid::<PresenceError>(&client)),
+            shown(&invalid::<RecipeError>(&client)),
+            shown(&invalid::<TransactionError>(&client)),
+            shown(&invalid::<ValueError>(&client)),
+            shown(&invalid::<SettledError>(&client)),
+            shown(&invalid::<WorkQueueError>(&client)),
         ] {
             assert_eq!(error, expected);
         }

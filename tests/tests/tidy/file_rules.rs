@@ -52,6 +52,17 @@ pub(crate) const FILE_RULES: &[FileRule] = &[
         good: &[("crates/a/src/lib.rs", "//! Doc.\n")],
     },
     FileRule {
+        name: "errors in debug format",
+        applies: |path| {
+            let crates = ["jute-codec", "zk-session", "zk-recipes"];
+            is_rust(path) && crates.iter().any(|it| path.starts_with(&format!("crates/{it}/src/")))
+        },
+        check: errors_show_their_message,
+        met_min: 100,
+        bad: &[("crates/zk-session/src/a.rs", "#[derive(Clone, Debug, Eq, Error)]\nenum A {}")],
+        good: &[("crates/zk-session/src/a.rs", "#[derive(Clone, Eq, Error)]\nenum A {}")],
+    },
+    FileRule {
         name: "pauses",
         applies: |path| is_rust(path) && path.starts_with("crates/zk-recipes/src/"),
         check: pauses_belong_to_repeating,
@@ -328,7 +339,7 @@ const LINES_1024: &str = {
 };
 
 /// The files that pause, although `Repeating` does that for machines.
-const PAUSING: [&str; 10] = [
+const PAUSING: [&str; 12] = [
     "machine/mod.rs",
     "machine/pause.rs",
     "machine/repeat/mod.rs",
@@ -340,10 +351,23 @@ const PAUSING: [&str; 10] = [
     // The keeper is no machine.
     "guard/keeper.rs",
     // Nothing is repeated: a caller who ignores errors must not send requests without end.
+    "election/observe.rs",
     "group/machine/roster.rs",
+    "machine/monitor.rs",
     // Nothing is repeated: somebody deletes the znode again and again.
     "presence/machine/presence.rs",
 ];
+
+fn errors_show_their_message(_: &str, text: &str) -> Vec<String> {
+    let both = |(_, line): &(usize, &str)| {
+        let has = |name| line.split(['(', ',', ')']).any(|part| part.trim() == name);
+        line.trim_start().starts_with("#[derive(") && has("Debug") && has("Error")
+    };
+    let lines = text.lines().enumerate().filter(both);
+    lines
+        .map(|(at, _)| format!("line {}: use `debug_by_message!` instead of `Debug`", at + 1))
+        .collect()
+}
 
 fn pauses_belong_to_repeating(path: &str, text: &str) -> Vec<String> {
     if PAUSING.iter().any(|name| path == format!("crates/zk-recipes/src/{name}")) {

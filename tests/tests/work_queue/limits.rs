@@ -138,10 +138,14 @@ fn an_item_proves_its_lease() {
         let (item, lost) = (take(&jobs).await, take(&jobs).await);
         world.server.inject(at_op(session(&client), OpCode::MULTI, Action::CutAfter));
         item.validate().await.expect("the lease is held");
+        assert_eq!(item.session(), session(&client));
+        let (status, lost_status) = (item.status(), lost.status());
+        assert!(status.is_held());
         let lease = children(&world, LEASES).pop().expect("two items are leased");
         assert!(world.server.admin_delete(&format!("{LEASES}/{lease}")));
         let refused = WorkQueueError::LeaseLost(LostReason::ZnodeDeleted);
         assert_eq!(lost.validate().await, Err(refused));
+        assert_eq!(lost_status.state(), Some(LockState::Lost(LostReason::ZnodeDeleted)));
         world.server.disconnect_all();
         world.server.inject(at_op(session(&client), OpCode::MULTI, Action::Freeze));
         let late = item.validate().timeout(Duration::from_millis(500)).await;
@@ -149,6 +153,7 @@ fn an_item_proves_its_lease() {
             late.expect_err("no server answers").to_string().starts_with("timed out after 500ms")
         );
         item.ack().await.expect("the lease is what it was");
+        assert_eq!(status.state(), None);
         drop(lost);
         drain(&jobs).await;
         check_clean(&world, &[&client]).await;

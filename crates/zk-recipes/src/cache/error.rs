@@ -3,10 +3,12 @@
 use thiserror::Error;
 use zk_session::{ConfigError, OpError};
 
+use crate::stream::StreamError;
+
 /// Why a [`Cache`](crate::Cache) has ended. What it contains stays as it was.
 ///
 /// Lost connections and expired sessions are not among the reasons: the cache then reads again.
-#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[derive(Clone, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum CacheError {
     /// The client refused to read.
@@ -55,4 +57,12 @@ pub enum CacheError {
     /// [`remove_watches`](zk_session::Client::remove_watches).
     #[error("the watch of the cache was removed by `remove_watches`")]
     WatchRemoved,
+}
+
+jute_codec::debug_by_message!(CacheError);
+
+impl StreamError for CacheError {
+    fn is_last(&self) -> bool {
+        !matches!(self, Self::Unreadable { .. })
+    }
 }

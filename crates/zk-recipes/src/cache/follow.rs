@@ -20,6 +20,7 @@ use super::event::{CacheEvent, CachedNode};
 use super::log::Log;
 use super::machine::{CacheMachine, Read, Source, operation};
 use super::stats::CacheStats;
+use crate::stream::stream;
 
 /// How long the cache waits after a server could not serve a read.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -77,6 +78,8 @@ pub struct Cache {
     /// When to read again what could not be read, and the pause before.
     retry: Option<(Time, Duration)>,
     log: Log,
+    /// The stream has yielded why the cache has ended.
+    has_ended: bool,
 }
 
 /// Where the events come from.
@@ -98,8 +101,17 @@ impl Cache {
         let lane = Session::of(&client).lane();
         let reads = BTreeMap::new();
         let (feed, log) = (Feed::Paused, Log::default());
-        let mut cache =
-            Self { client, machine, lane, feed, reads, resume_at: None, retry: None, log };
+        let mut cache = Self {
+            client,
+            machine,
+            lane,
+            feed,
+            reads,
+            resume_at: None,
+            retry: None,
+            log,
+            has_ended: false,
+        };
         cache.set_watch();
         cache
     }
@@ -114,7 +126,7 @@ impl Cache {
     /// Fails if the client is closed, or if there is more to cache than the limits allow. Each later
     /// call fails too.
     pub async fn next(&mut self) -> Result<CacheEvent, CacheError> {
-        poll_fn(|cx| self.poll_next(cx)).await
+        poll_fn(|cx| self.poll_event(cx)).await
     }
 
     /// Follows the servers until the cache shows everything, and discards the changes on the way.
@@ -144,7 +156,7 @@ impl Cache {
 
     fn poll_complete(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), CacheError>> {
         loop {
-            let is_pending = match self.poll_next(cx) {
+            let is_pending = match self.poll_event(cx) {
                 _ if self.is_complete() => return Poll::Ready(Ok(())),
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
                 Poll::Ready(Ok(_)) => false,
@@ -206,7 +218,7 @@ impl Cache {
         self.machine.root()
     }
 
-    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<CacheEvent, CacheError>> {
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Result<CacheEvent, CacheError>> {
         loop {
             if let Some(news) = self.take_news() {
                 return Poll::Ready(news);
@@ -426,6 +438,8 @@ impl Cache {
         self.machine.fail(error);
     }
 }
+
+stream!(Cache, CacheEvent, CacheError);
 
 impl fmt::Debug for Cache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

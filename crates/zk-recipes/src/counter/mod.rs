@@ -11,6 +11,7 @@ pub use self::format::CounterFormat;
 
 use crate::engine::call::Call;
 use crate::shared_value::{SharedValue, SharedValueBuilder, ValueChanges, ValueError, Versioned};
+use crate::stream::stream;
 
 /// A number that clients share, stored in the data of one znode.
 ///
@@ -55,7 +56,10 @@ pub struct CounterBuilder {
 pub struct CounterChanges {
     changes: ValueChanges,
     counter: Counter,
+    has_ended: bool,
 }
+
+stream!(CounterChanges, Option<i64>, ValueError);
 
 impl Counter {
     /// Builds a counter at a path, with default options: decimal text that starts at 0.
@@ -140,7 +144,7 @@ impl Counter {
     /// Follows the number: the current one first, and then the newest one after each change. See
     /// [`SharedValue::changes`].
     pub fn changes(&self) -> CounterChanges {
-        CounterChanges { changes: self.value.changes(), counter: self.clone() }
+        CounterChanges { changes: self.value.changes(), counter: self.clone(), has_ended: false }
     }
 
     /// The path of the znode.

@@ -6,6 +6,8 @@
 //! 3. If there is none, list and watch the directory, until there is a candidate.
 
 use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -13,12 +15,14 @@ use bytestring::ByteString;
 use jute_codec::{DataReply, Response};
 use zk_session::Client;
 
+use crate::engine::drive::rest;
 use crate::engine::monitor::Monitored;
 use crate::guard::FencingToken;
 use crate::lock::error::LockError;
-use crate::machine::Aspect;
+use crate::machine::{Aspect, Pauses};
 use crate::queue::contenders::{first_of, first_path};
 use crate::queue::profile::QueueProfile;
+use crate::stream::stream;
 
 /// The leader of an election, as an observer sees it.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -48,11 +52,19 @@ pub struct Leaders {
     /// The token of the leader that was reported last, or `None` if none leads. The outer `None`
     /// means that nothing has been reported.
     reported: Option<Option<FencingToken>>,
+    has_ended: bool,
 }
+
+/// A list of the candidates in progress. It returns the path of the first, or why there is no list,
+/// with the pauses so far.
+type Looking = Pin<Box<dyn Future<Output = Result<Option<ByteString>, Failed>> + Send + Sync>>;
+type Failed = (LockError, Pauses);
 
 enum Stage {
     /// Step 1 is due.
-    Looking,
+    Due,
+    /// Step 1.
+    Looking(Looking),
     /// Step 2: this candidate leads, until it is gone.
     Leading { path: ByteString, znode: Monitored },
     /// Step 3: there is no candidate in the directory.
@@ -62,7 +74,7 @@ enum Stage {
 impl Leaders {
     pub(super) fn new(client: &Client, profile: &Arc<QueueProfile>) -> Self {
         let (client, profile) = (client.clone(), Arc::clone(profile));
-        Self { client, profile, stage: Stage::Looking, reported: None }
+        Self { client, profile, stage: Stage::Due, reported: None, has_ended: false }
     }
 
     /// Returns the current leader on the first call, or `None` if there is no candidate. Each later
@@ -83,14 +95,11 @@ impl Leaders {
     pub async fn next(&mut self) -> Result<Option<Leader>, LockError> {
         loop {
             match &mut self.stage {
-                Stage::Looking => match first_path(&self.client, &self.profile).await? {
-                    Some(path) => self.stage = self.leading(path),
-                    None => {
-                        let directory = self.profile.directory();
-                        let directory = Monitored::new(&self.client, directory, Aspect::Children);
-                        self.stage = Stage::Vacant(directory);
-                    }
-                },
+                Stage::Due => self.stage = Stage::Looking(self.look(None)),
+                Stage::Looking(looking) => {
+                    let first = looking.as_mut().await;
+                    self.looked(first)?;
+                }
                 Stage::Leading { path, znode } => match znode.next(None).await? {
                     Some(Response::GetData(found)) => {
                         let leader = Leader::new(path, found);
@@ -98,7 +107,7 @@ impl Leaders {
                             return Ok(Some(leader));
                         }
                     }
-                    Some(_) | None => self.stage = Stage::Looking,
+                    Some(_) | None => self.stage = Stage::Due,
                 },
                 Stage::Vacant(directory) => {
                     let first = match directory.next(None).await? {
@@ -113,6 +122,35 @@ impl Leaders {
                 }
             }
         }
+    }
+
+    /// Begins a list, after a pause if the last one has failed. It goes on where it was when the
+    /// future of the caller is dropped.
+    fn look(&self, failed: Option<Pauses>) -> Looking {
+        let (client, profile) = (self.client.clone(), Arc::clone(&self.profile));
+        Box::pin(async move {
+            let mut pauses = failed.unwrap_or_default();
+            if failed.is_some() {
+                rest(&client, &mut pauses).await;
+            }
+            first_path(&client, &profile).await.map_err(|error| (error, pauses))
+        })
+    }
+
+    fn looked(&mut self, first: Result<Option<ByteString>, Failed>) -> Result<(), LockError> {
+        match first {
+            Ok(Some(path)) => self.stage = self.leading(path),
+            Ok(None) => {
+                let directory = self.profile.directory();
+                let directory = Monitored::new(&self.client, directory, Aspect::Children);
+                self.stage = Stage::Vacant(directory);
+            }
+            Err((error, pauses)) => {
+                self.stage = Stage::Looking(self.look(Some(pauses)));
+                return Err(error);
+            }
+        }
+        Ok(())
     }
 
     fn leading(&self, path: ByteString) -> Stage {
@@ -134,6 +172,8 @@ impl Leader {
         }
     }
 }
+
+stream!(Leaders, Option<Leader>, LockError);
 
 impl fmt::Debug for Leaders {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

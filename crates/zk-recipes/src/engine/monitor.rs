@@ -19,13 +19,13 @@ pub(crate) struct Monitored {
 
 impl Monitored {
     pub(crate) fn new(client: &Client, path: &ByteString, aspect: Aspect) -> Self {
-        let machine = Repeating::new(Monitor::new(path.clone(), aspect));
+        let machine = Repeating::new(Monitor::new(path.clone(), aspect).pausing());
         Self { feed: Feed::new(Session::of(client).lane()), machine }
     }
 
     /// Returns what the znode is now on the first call; each later call waits for a change. `None`
     /// means that it does not exist. Two equal results may follow each other, and changes that
-    /// follow each other fast may be reported as one.
+    /// follow each other fast may be reported as one. After an error, it tries again, after a pause.
     ///
     /// Cancel safe: no change is lost.
     pub(crate) async fn next(

@@ -11,7 +11,7 @@ use super::state::Ending;
 /// Why an operation of a group failed.
 ///
 /// Lost connections are not among the reasons, because the requests of a group are replayed.
-#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[derive(Clone, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum GroupError {
     /// The membership has ended, so its data cannot be changed.
@@ -43,6 +43,8 @@ pub enum GroupError {
     #[error(transparent)]
     Recipe(#[from] RecipeError),
 }
+
+jute_codec::debug_by_message!(GroupError);
 
 impl From<ConfigError> for GroupError {
     fn from(error: ConfigError) -> Self {

@@ -18,6 +18,7 @@ use crate::engine::limited::limited;
 use crate::engine::persistent::PersistentWatch;
 use crate::error::RecipeError;
 use crate::machine::{News, Repeating};
+use crate::stream::stream;
 
 /// The changes of a group, beginning with a [`Joined`](GroupChange::Joined) for each present
 /// member.
@@ -45,6 +46,7 @@ pub struct GroupWatch {
     /// Names the members that join.
     names: PersistentWatch,
     roster: Repeating<Roster>,
+    has_ended: bool,
 }
 
 /// Waits for a future until there is news, which is returned as the error.
@@ -77,7 +79,7 @@ impl GroupWatch {
         let feed = Feed::new(Session::of(client).lane());
         let roster = Repeating::new(Roster::new(directory.clone(), watches_data));
         let names = PersistentWatch::new(client, directory, WatchMode::Recursive);
-        Self { client: client.clone(), feed, names, roster }
+        Self { client: client.clone(), feed, names, roster, has_ended: false }
     }
 
     /// Waits for the next change.
@@ -127,6 +129,8 @@ impl GroupWatch {
         }
     }
 }
+
+stream!(GroupWatch, GroupChange, RecipeError);
 
 impl fmt::Debug for GroupWatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -18,7 +18,7 @@ use crate::lock::state::LockState;
 /// After a transaction, the effect can be unknown only for [`Op`](Self::Op); see
 /// [`outcome`](Self::outcome). A function that acquires a lock, commits under it and releases it can
 /// return this error: `?` converts those of the other calls to [`Lock`](Self::Lock).
-#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[derive(Clone, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum TransactionError {
     /// The znode exists, but the server refused to check it, for example because its access control
@@ -59,6 +59,8 @@ pub enum TransactionError {
         target: Target,
     },
 }
+
+jute_codec::debug_by_message!(TransactionError);
 
 impl TransactionError {
     /// Returns what is known about the effect of the transaction. It is unknown after

@@ -7,6 +7,8 @@ use zk_session::{ConfigError, OpError, SlowCommits};
 use crate::action::because;
 use crate::error::RecipeError;
 use crate::machine::{FailedAction, Failure};
+#[cfg(feature = "tokio")]
+use crate::stream::StreamError;
 use crate::timed_out::{MayTimeOut, TimedOut};
 
 /// Why a lock was not obtained, or is no longer held.
@@ -14,7 +16,7 @@ use crate::timed_out::{MayTimeOut, TimedOut};
 /// After any of these errors, the lock is not held and no contender znode stays behind: the znode
 /// is removed as soon as a server is reachable, or when the session ends if that happens first. If
 /// the servers refuse even to delete the znode, its path is logged.
-#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[derive(Clone, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum LockError {
     /// The credentials were refused.
@@ -101,8 +103,10 @@ pub enum LockError {
     Config(#[from] ConfigError),
 }
 
+jute_codec::debug_by_message!(LockError);
+
 /// Why a lock was lost.
-#[derive(Clone, Copy, Debug, Eq, Error, Hash, PartialEq)]
+#[derive(Clone, Copy, Eq, Error, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum LostReason {
     /// The lock was at risk, and its [policy](crate::AtRiskPolicy) treats that as lost.
@@ -131,8 +135,10 @@ pub enum LostReason {
     ZnodeDeleted,
 }
 
+jute_codec::debug_by_message!(LostReason);
+
 /// Why a body was stopped before its end; see `Guard::run`.
-#[derive(Clone, Copy, Debug, Eq, Error, Hash, PartialEq)]
+#[derive(Clone, Copy, Eq, Error, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Stopped {
     /// The lock is at risk, and the body asked to be stopped in that case. The lock is still held
@@ -148,6 +154,8 @@ pub enum Stopped {
     NoLease(SlowCommits),
 }
 
+jute_codec::debug_by_message!(Stopped);
+
 impl LockError {
     /// Returns true if the lock was not obtained in time.
     pub fn is_timed_out(&self) -> bool {
@@ -157,6 +165,13 @@ impl LockError {
     /// Converts the failure of an operation.
     pub(crate) fn of(failure: Failure) -> Self {
         RecipeError::of(failure).into()
+    }
+}
+
+#[cfg(feature = "tokio")]
+impl StreamError for LockError {
+    fn is_last(&self) -> bool {
+        matches!(self, Self::AuthFailed | Self::Closed | Self::Config(_) | Self::Lost(_))
     }
 }
 

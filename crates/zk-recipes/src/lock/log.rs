@@ -14,7 +14,7 @@ use super::error::LostReason;
 const NOTICES_MAX: u32 = 10;
 
 /// Why a lock is at risk.
-#[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
+#[derive(Clone, Copy, Eq, Error, PartialEq)]
 pub(crate) enum Risk {
     #[error("there is no connection")]
     Disconnected,
@@ -25,6 +25,8 @@ pub(crate) enum Risk {
     #[error("nothing has proven it on the new connection yet")]
     Unproven,
 }
+
+jute_codec::debug_by_message!(Risk);
 
 /// Logs that a lock is at risk, and why.
 pub(crate) fn at_risk(client: &Client, path: &str, reason: Risk) {

@@ -1,8 +1,12 @@
 //! The progress of an acquire and of the lock that it obtained, for observers.
 
 use std::fmt;
+use std::future::Future;
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
 
+use futures_core::Stream;
 use tokio::sync::watch;
 
 use super::error::LostReason;
@@ -51,8 +55,12 @@ pub enum Phase {
 ///     }
 /// }
 /// ```
+///
+/// As a [`Stream`], it yields what [`next`](Self::next) returns. Both may alternate.
 pub struct Phases {
     phases: watch::Receiver<Phase>,
+    /// Wakes the task that has polled the stream last.
+    change: Option<Pin<Box<dyn Future<Output = ()> + Send + Sync>>>,
 }
 
 impl Phases {
@@ -71,6 +79,25 @@ impl Phases {
     }
 }
 
+impl Stream for Phases {
+    type Item = Phase;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Phase>> {
+        loop {
+            if let Poll::Ready(phase) = pin!(self.next()).poll(cx) {
+                return Poll::Ready(phase);
+            }
+            // A future that is dropped wakes nobody.
+            let mut phases = self.phases.clone();
+            let change = self
+                .change
+                .get_or_insert_with(|| Box::pin(async move { drop(phases.changed().await) }));
+            ready!(change.as_mut().poll(cx));
+            self.change = None;
+        }
+    }
+}
+
 impl fmt::Debug for Phases {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Phases").field("current", &self.current()).finish_non_exhaustive()
@@ -84,7 +111,7 @@ pub(crate) struct Observer(Option<Arc<Mutex<Option<watch::Sender<Phase>>>>>);
 impl Observer {
     pub(crate) fn new() -> (Self, Phases) {
         let (sender, phases) = watch::channel(Phase::Claiming);
-        (Self(Some(Arc::new(Mutex::new(Some(sender))))), Phases { phases })
+        (Self(Some(Arc::new(Mutex::new(Some(sender))))), Phases { phases, change: None })
     }
 
     pub(crate) fn is_watched(&self) -> bool {

@@ -14,11 +14,12 @@
 
 use bytestring::ByteString;
 use jute_codec::Response;
-use zk_session::{OpError, SessionId};
+use zk_session::{OpError, SessionId, Time};
 
 use super::answer::{Answers, Needs};
 use super::failure::Failure;
 use super::operation::{flight, list, read, watch_existence};
+use super::pause::Pauses;
 use super::step::{Input, Machine, SessionView, Step};
 use super::watch::{WatchNumber, WatchNumbers};
 use crate::action::FailedAction;
@@ -39,13 +40,15 @@ pub(crate) enum Aspect {
 
 /// Watches a znode. Each output is what the znode is now; `None` if it does not exist.
 ///
-/// Driving the machine again after an output waits for the next change. Dropping the future that
-/// drives it loses nothing.
+/// Driving the machine again after an output waits for the next change; after a failure, it tries
+/// again. Dropping the future that drives it loses nothing.
 #[derive(Debug)]
 pub(crate) struct Monitor {
     path: ByteString,
     aspect: Aspect,
     watches: WatchNumbers,
+    /// Between failures that were reported, if there are pauses.
+    pauses: Option<Pauses>,
     state: State,
 }
 
@@ -57,11 +60,20 @@ enum State {
     Reading { watch: WatchNumber, tests_existence: bool },
     /// Step 3: this watch of this session reports the next change.
     Watching { watch: WatchNumber, session: Option<SessionId> },
+    /// A failure was reported. Step 1 is due at this time.
+    Pausing(Time),
 }
 
 impl Monitor {
     pub(crate) fn new(path: ByteString, aspect: Aspect) -> Self {
-        Self { path, aspect, watches: WatchNumbers::default(), state: State::Changed }
+        let watches = WatchNumbers::default();
+        Self { path, aspect, watches, pauses: None, state: State::Changed }
+    }
+
+    /// Makes the machine pause after a failure, so that a caller who ignores errors does not send
+    /// requests without end.
+    pub(crate) fn pausing(self) -> Self {
+        Self { pauses: Some(Pauses::default()), ..self }
     }
 
     /// Returns a watch number for another operation on the same lane.
@@ -106,6 +118,7 @@ impl Monitor {
 
     fn was_read(
         &mut self,
+        view: SessionView,
         answers: Answers,
         watch: WatchNumber,
         tests_existence: bool,
@@ -120,10 +133,11 @@ impl Monitor {
             }
             Err(error) if error.is_no_node() && self.aspect == Aspect::Lifetime => {
                 self.state = State::Changed;
+                self.pauses = self.pauses.map(|_| Pauses::default());
                 Step::Done(Ok(None))
             }
             Err(error) if error.is_no_node() => self.read(true),
-            Err(error) => self.failed(error),
+            Err(error) => self.failed(view, error),
         }
     }
 
@@ -134,12 +148,16 @@ impl Monitor {
         seen: Option<Response>,
     ) -> MonitorStep {
         self.state = State::Watching { watch, session };
+        self.pauses = self.pauses.map(|_| Pauses::default());
         Step::Done(Ok(seen))
     }
 
     /// Reports a failure. If the machine is driven again, it tries again.
-    fn failed(&mut self, error: OpError) -> MonitorStep {
-        self.state = State::Changed;
+    fn failed(&mut self, view: SessionView, error: OpError) -> MonitorStep {
+        self.state = match &mut self.pauses {
+            Some(pauses) => State::Pausing(pauses.begin(view.now, view.seed)),
+            None => State::Changed,
+        };
         let action = match self.aspect {
             Aspect::Children => FailedAction::List,
             Aspect::Data | Aspect::Lifetime => FailedAction::Read,
@@ -151,19 +169,24 @@ impl Monitor {
 impl Machine for Monitor {
     type Output = Result<Option<Response>, Failure>;
 
-    fn start(&mut self, _: SessionView) -> MonitorStep {
+    fn start(&mut self, view: SessionView) -> MonitorStep {
         match self.state {
             State::Changed => self.read(false),
+            State::Pausing(until) if until <= view.now => self.read(false),
+            State::Pausing(until) => Step::Wait(Some(until)),
             State::Reading { .. } | State::Watching { .. } => Step::Wait(None),
         }
     }
 
-    fn handle(&mut self, _: SessionView, input: Input) -> MonitorStep {
+    fn handle(&mut self, view: SessionView, input: Input) -> MonitorStep {
         self.note(&input);
         match (self.state, input) {
             (State::Changed, _) => self.read(false),
+            // The next server may accept the read.
+            (State::Pausing(_), Input::Suspended) => self.read(false),
+            (State::Pausing(_), _) => self.start(view),
             (State::Reading { watch, tests_existence }, Input::Answered(answers)) => {
-                self.was_read(answers, watch, tests_existence)
+                self.was_read(view, answers, watch, tests_existence)
             }
             (_, _) => Step::Wait(None),
         }

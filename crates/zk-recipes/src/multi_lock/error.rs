@@ -8,7 +8,7 @@ use crate::lock::outcome::Released;
 use crate::timed_out::{MayTimeOut, TimedOut};
 
 /// Which lock of a [`MultiLock`](crate::MultiLock) has failed, and why.
-#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[derive(Clone, Eq, Error, PartialEq)]
 #[error("{}{error}", of_multi_lock(path))]
 #[non_exhaustive]
 pub struct MultiLockError {
@@ -19,10 +19,12 @@ pub struct MultiLockError {
     pub error: LockError,
 }
 
+jute_codec::debug_by_message!(MultiLockError);
+
 /// The release of a [`MultiGuard`](crate::MultiGuard) did not delete every znode. For each lock
 /// that failed, the error says whether the client retries; see
 /// [`Guard::release`](crate::Guard::release).
-#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[derive(Clone, Eq, Error, PartialEq)]
 #[error("{} of {} locks were not released; the first: {}", failed.len(),
     failed.len() + released.len(), first(failed))]
 #[non_exhaustive]
@@ -32,6 +34,8 @@ pub struct MultiReleaseError {
     /// The other locks and how their releases ended, in the order of the releases.
     pub released: Vec<(String, Released)>,
 }
+
+jute_codec::debug_by_message!(MultiReleaseError);
 
 /// For what the constructors of the locks return. The error itself names the option.
 impl From<ConfigError> for MultiLockError {

@@ -9,7 +9,7 @@ use crate::timed_out::{MayTimeOut, TimedOut};
 /// Why an operation of a presence failed.
 ///
 /// Lost connections are not among the reasons, because the requests of a presence are replayed.
-#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[derive(Clone, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum PresenceError {
     /// The presence has ended, because its client has stopped.
@@ -40,6 +40,8 @@ pub enum PresenceError {
         session: SessionId,
     },
 }
+
+jute_codec::debug_by_message!(PresenceError);
 
 impl From<ConfigError> for PresenceError {
     fn from(error: ConfigError) -> Self {

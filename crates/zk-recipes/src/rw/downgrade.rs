@@ -9,7 +9,7 @@ use crate::lock::error::LockError;
 use crate::timed_out::{MayTimeOut, TimedOut};
 
 /// Why a writer did not become a reader.
-#[derive(Debug, Error)]
+#[derive(Error)]
 #[error("the lock was not downgraded: {error}")]
 #[non_exhaustive]
 pub struct DowngradeError {
@@ -20,6 +20,8 @@ pub struct DowngradeError {
     /// the guard releases the lock.
     pub guard: Option<WriteGuard>,
 }
+
+jute_codec::debug_by_message!(DowngradeError);
 
 impl WriteGuard {
     /// Downgrades to a read lock without a gap in which another writer could enter: the ensemble

@@ -10,7 +10,7 @@ use crate::timed_out::{MayTimeOut, TimedOut};
 
 /// Why an operation of a [`SettledClient`](crate::SettledClient) was not applied, or, in two cases,
 /// may have been: see [`outcome`](Self::outcome).
-#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[derive(Clone, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum SettledError {
     /// The operation was not applied, and never will be, for a reason that does not lie in the
@@ -47,6 +47,8 @@ pub enum SettledError {
         cause: RecipeError,
     },
 }
+
+jute_codec::debug_by_message!(SettledError);
 
 impl SettledError {
     /// Returns what is known about the effect of the operation.

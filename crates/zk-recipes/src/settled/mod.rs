@@ -1,5 +1,6 @@
 //! Operations of the client that are repeated until their outcome is known.
 
+mod changes;
 mod error;
 mod machine;
 mod markers;
@@ -18,6 +19,7 @@ use zk_session::{
     Acl, Client, ConfigError, CreateOptions, Multi, MultiOutcome, OpError, Stat, Time, Version,
 };
 
+pub use self::changes::ZnodeChanges;
 pub use self::error::SettledError;
 
 use self::machine::Look;
@@ -29,6 +31,9 @@ use crate::engine::drive::run;
 use crate::error::{RecipeError, check_acl, check_path};
 use crate::machine::{exists, read};
 use crate::timed_out::MayTimeOut;
+
+/// What a path is for, in errors.
+const READ_PATH: &str = "path to read";
 
 /// The operations of a [`Client`], repeated across lost connections until their outcome is known.
 ///
@@ -189,6 +194,20 @@ impl SettledClient {
             other @ Some(_) => unexpected(&other),
         };
         self.reading(path, FailedAction::Check, exists, existence)
+    }
+
+    /// Returns the states of a znode: what it is now, and what it is after each change. This does no
+    /// I/O. A [barrier](Self::behind_barrier) and the [timeout](Self::timeout) of this handle do not
+    /// concern it.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the path is not a valid absolute znode path.
+    pub fn changes(&self, path: &str) -> Result<ZnodeChanges, ConfigError> {
+        if path != "/" {
+            check_path(READ_PATH, path)?;
+        }
+        Ok(ZnodeChanges::new(&self.profile.client, path))
     }
 
     /// Creates a znode. An ephemeral one belongs to the session in which this call was first polled.
@@ -372,7 +391,7 @@ impl SettledClient {
         let about = path.clone();
         self.call(&about, async move |deadline| {
             if path != "/" {
-                check_path("path to read", &path)?;
+                check_path(READ_PATH, &path)?;
             }
             run(&client, &mut look, deadline).await.map(convert)
         })

@@ -7,11 +7,12 @@ use zk_session::ConfigError;
 
 use super::versioned::Versioned;
 use crate::error::RecipeError;
+use crate::stream::StreamError;
 use crate::timed_out::{MayTimeOut, TimedOut};
 
 /// Why an operation on a [`SharedValue`](crate::SharedValue) or a [`Counter`](crate::Counter) has
 /// failed.
-#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[derive(Clone, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum ValueError {
     /// The value has changed since it was read, so nothing was written. Read it again.
@@ -63,6 +64,14 @@ pub enum ValueError {
     /// The recipe failed, and nothing was written.
     #[error(transparent)]
     Recipe(#[from] RecipeError),
+}
+
+jute_codec::debug_by_message!(ValueError);
+
+impl StreamError for ValueError {
+    fn is_last(&self) -> bool {
+        matches!(self, Self::Recipe(error) if error.is_last())
+    }
 }
 
 impl MayTimeOut for ValueError {

@@ -21,6 +21,7 @@ use crate::engine::limited::limited;
 use crate::engine::monitor::Monitored;
 use crate::error::RecipeError;
 use crate::machine::{Aspect, Ensure, Failure, ReadAll, read};
+use crate::stream::stream;
 
 /// How often an operation creates the znode. It reaches this number only if somebody deletes the
 /// znode each time.
@@ -71,7 +72,10 @@ pub struct SharedValue {
 #[derive(Debug)]
 pub struct ValueChanges {
     monitored: Monitored,
+    has_ended: bool,
 }
+
+stream!(ValueChanges, Option<Versioned>, RecipeError);
 
 impl SharedValue {
     /// Builds a value at a path, with default options.
@@ -241,7 +245,7 @@ impl SharedValue {
     /// and keeps the client's session open.
     pub fn changes(&self) -> ValueChanges {
         let monitored = Monitored::new(&self.client, &self.profile.path, Aspect::Data);
-        ValueChanges { monitored }
+        ValueChanges { monitored, has_ended: false }
     }
 
     /// The path of the znode.

@@ -25,7 +25,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(5 * 60);
 
 /// Why an item of a work queue cannot be delivered.
-#[derive(Clone, Copy, Debug, Eq, Error, Hash, PartialEq)]
+#[derive(Clone, Copy, Eq, Error, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum BlockReason {
     /// The item has children that the queue did not create, so it could not be deleted by an
@@ -41,6 +41,8 @@ pub enum BlockReason {
     #[error("it is longer than the `response_limit` of this client; raise that limit")]
     TooLarge,
 }
+
+jute_codec::debug_by_message!(BlockReason);
 
 /// An item of a work queue that cannot be delivered to this client; see
 /// [`WorkQueue::blocked`](crate::WorkQueue::blocked).

@@ -11,7 +11,7 @@ use crate::timed_out::{MayTimeOut, TimedOut};
 /// Why a work queue could not do what its caller asked for.
 ///
 /// Lost connections are not among the reasons, because requests are replayed.
-#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[derive(Clone, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum WorkQueueError {
     /// The only items that nobody has taken cannot be delivered to this client, so the queue is not
@@ -106,6 +106,8 @@ pub enum WorkQueueError {
     #[error(transparent)]
     Recipe(#[from] RecipeError),
 }
+
+jute_codec::debug_by_message!(WorkQueueError);
 
 impl MayTimeOut for WorkQueueError {
     fn timed_out(_: &str) -> Self {

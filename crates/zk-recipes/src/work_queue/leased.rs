@@ -9,7 +9,7 @@ use bytes::Bytes;
 use bytestring::ByteString;
 use jute_codec::{DataReply, ErrorCode};
 use zk_session::recipe::Session;
-use zk_session::{Time, Zxid};
+use zk_session::{SessionId, Time, Zxid};
 
 use super::aside::BlockReason;
 use super::core::Core;
@@ -21,7 +21,7 @@ use crate::engine::call::Call;
 use crate::engine::drive::at_most;
 use crate::error::RecipeError;
 use crate::exclusive::ExclusiveGuard;
-use crate::guard::{FencingToken, Run};
+use crate::guard::{FencingToken, LockStatus, Run};
 use crate::lock::error::{LockError, LostReason};
 use crate::lock::state::LockState;
 
@@ -101,6 +101,16 @@ impl Leased {
     /// Returns the state of the lease right now, computed by this call.
     pub fn state(&self) -> LockState {
         self.lease.state()
+    }
+
+    /// Returns a view of the lease for code that does not own this value.
+    pub fn status(&self) -> LockStatus {
+        self.lease.status()
+    }
+
+    /// Returns the session that owns the lease.
+    pub fn session(&self) -> SessionId {
+        self.lease.session()
     }
 
     /// Returns the time, from now, during which no other taker can get the item, even if no server

@@ -355,7 +355,7 @@ impl Client {
     /// Returns a stream of snapshots. It yields the newest snapshot and may skip states in between,
     /// but a changed session id always shows that one session has ended and another has begun.
     pub fn states(&self) -> StateStream {
-        StateStream { status: self.shared.ends.status.clone() }
+        StateStream::new(&self.shared.ends.status)
     }
 
     /// Ends the session, which deletes its ephemeral znodes. Guards are lost first. Then waiting

@@ -54,7 +54,7 @@ pub enum Role {
 }
 
 /// Why a text does not describe a server of the ensemble.
-#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[derive(Clone, Eq, Error, PartialEq)]
 #[error(
     "{text:?} does not describe a server; an example is \
      \"server.1=zk1:2888:3888:participant;0.0.0.0:2181\""
@@ -64,6 +64,8 @@ pub struct MemberDefect {
     /// The text as given.
     pub text: String,
 }
+
+jute_codec::debug_by_message!(MemberDefect);
 
 impl Member {
     /// Describes a server that votes and has this id, which the other servers reach at this host.

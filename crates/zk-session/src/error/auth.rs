@@ -6,7 +6,7 @@ use super::config::ConfigError;
 
 /// Why the credentials of a running client could not be changed. The client goes on with those that
 /// it had.
-#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[derive(Clone, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum AuthError {
     /// The client has stopped before a server had accepted the credentials.
@@ -41,3 +41,5 @@ pub enum AuthError {
         connections: u32,
     },
 }
+
+jute_codec::debug_by_message!(AuthError);

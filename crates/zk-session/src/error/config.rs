@@ -8,7 +8,7 @@ use thiserror::Error;
 use crate::machine::lease::LeaseDefect;
 
 /// Why a path is invalid.
-#[derive(Clone, Copy, Debug, Eq, Error, Hash, PartialEq)]
+#[derive(Clone, Copy, Eq, Error, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum PathDefect {
     /// The path has an empty component, or ends with `/`.
@@ -30,8 +30,10 @@ pub enum PathDefect {
     RelativeComponent,
 }
 
+jute_codec::debug_by_message!(PathDefect);
+
 /// Why a client or a recipe cannot be built.
-#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[derive(Clone, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum ConfigError {
     /// The chroot at the end of the connect string is invalid.
@@ -82,6 +84,8 @@ pub enum ConfigError {
     },
 }
 
+jute_codec::debug_by_message!(ConfigError);
+
 /// The value of an option, behind its name.
 struct Shown<'a>(&'a str);
 
@@ -92,7 +96,7 @@ impl fmt::Display for Shown<'_> {
 }
 
 /// Why a chroot is invalid.
-#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[derive(Clone, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum ChrootDefect {
     /// More hosts follow the chroot.
@@ -111,8 +115,10 @@ pub enum ChrootDefect {
     Path(PathDefect),
 }
 
+jute_codec::debug_by_message!(ChrootDefect);
+
 /// Why an entry of a connect string is invalid.
-#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[derive(Clone, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum HostDefect {
     /// Something other than a port follows the closing bracket.
@@ -149,8 +155,10 @@ pub enum HostDefect {
     Separator,
 }
 
+jute_codec::debug_by_message!(HostDefect);
+
 /// Why the value of an option is invalid.
-#[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
+#[derive(Clone, Copy, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum OptionDefect {
     /// The value is a limit of fewer bytes than this minimum.
@@ -188,3 +196,5 @@ pub enum OptionDefect {
     #[error("it must be at least 1")]
     Zero,
 }
+
+jute_codec::debug_by_message!(OptionDefect);

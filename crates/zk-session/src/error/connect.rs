@@ -10,7 +10,7 @@ use super::operation::OpError;
 use crate::types::SessionId;
 
 /// Why a session could not be handed over.
-#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[derive(Clone, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum HandOverError {
     /// There is no session, or it was handed over before.
@@ -32,8 +32,10 @@ pub enum HandOverError {
     },
 }
 
+jute_codec::debug_by_message!(HandOverError);
+
 /// Why a client could not connect.
-#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[derive(Clone, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum ConnectError {
     /// A server refused the credentials.
@@ -79,6 +81,8 @@ pub enum ConnectError {
         last_failure: Option<ConnectionFailure>,
     },
 }
+
+jute_codec::debug_by_message!(ConnectError);
 
 /// The end of a message that begins with the hosts. It names the host that failed, unless it is the
 /// only one.

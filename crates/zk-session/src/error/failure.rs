@@ -11,7 +11,7 @@ use crate::host::Host;
 use crate::machine::cause::DisconnectCause;
 
 /// Why there is no connection to a server.
-#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[derive(Clone, Eq, Error, PartialEq)]
 #[error("{host}: {cause}")]
 #[non_exhaustive]
 pub struct ConnectionFailure {
@@ -21,8 +21,10 @@ pub struct ConnectionFailure {
     pub cause: FailureCause,
 }
 
+jute_codec::debug_by_message!(ConnectionFailure);
+
 /// What went wrong with a connection, or how far an unfinished attempt to connect has progressed.
-#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[derive(Clone, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum FailureCause {
     /// The attempt is unfinished: the server has not accepted the connection yet.
@@ -70,8 +72,10 @@ pub enum FailureCause {
     Disconnected(DisconnectCause),
 }
 
+jute_codec::debug_by_message!(FailureCause);
+
 /// An [`io::Error`] of a transport, in a form that can be cloned and compared.
-#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[derive(Clone, Eq, Error, PartialEq)]
 #[error("{message}")]
 #[non_exhaustive]
 pub struct TransportError {
@@ -80,6 +84,8 @@ pub struct TransportError {
     /// Its message.
     pub message: String,
 }
+
+jute_codec::debug_by_message!(TransportError);
 
 impl From<&io::Error> for TransportError {
     fn from(error: &io::Error) -> Self {

@@ -21,7 +21,7 @@ pub enum Outcome {
 /// Why an operation returned no result.
 ///
 /// Check [`outcome`](Self::outcome) before you repeat a write. The client never repeats one.
-#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[derive(Clone, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum OpError {
     /// A server refused the credentials. The client has stopped, and its session will expire.
@@ -155,6 +155,8 @@ pub enum OpError {
         target: Target,
     },
 }
+
+jute_codec::debug_by_message!(OpError);
 
 /// Evaluates to the target of an error, as a reference of the same kind as the argument.
 macro_rules! target_of {
@@ -323,7 +325,7 @@ impl fmt::Display for MissingChroot<'_> {
 }
 
 /// Why a watch ended without an event.
-#[derive(Clone, Copy, Debug, Eq, Error, Hash, PartialEq)]
+#[derive(Clone, Copy, Eq, Error, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum WatchEnded {
     /// The client was closed, or a server refused its credentials.
@@ -342,3 +344,5 @@ pub enum WatchEnded {
     )]
     Unsupported,
 }
+
+jute_codec::debug_by_message!(WatchEnded);

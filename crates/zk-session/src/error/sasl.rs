@@ -8,7 +8,7 @@ use thiserror::Error;
 ///
 /// After any of these, the client drops the connection and sends no request on it. No variant
 /// contains a secret.
-#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[derive(Clone, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum SaslFailure {
     /// A message of the server is malformed or violates the mechanism.
@@ -46,3 +46,5 @@ pub enum SaslFailure {
     #[error("the SASL exchange did not end after {0} messages")]
     TooManyRounds(u32),
 }
+
+jute_codec::debug_by_message!(SaslFailure);

@@ -8,7 +8,7 @@ use thiserror::Error;
 /// Why a TLS connection could not be opened, or why its options cannot be used.
 ///
 /// No variant contains a part of a private key.
-#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[derive(Clone, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum TlsFailure {
     /// The server ended the handshake with this alert.
@@ -143,6 +143,8 @@ pub enum TlsFailure {
         presented: Vec<String>,
     },
 }
+
+jute_codec::debug_by_message!(TlsFailure);
 
 fn hint(alert: &str) -> &'static str {
     match alert {

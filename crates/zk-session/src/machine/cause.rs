@@ -8,7 +8,7 @@ use thiserror::Error;
 use crate::error::SaslFailure;
 
 /// Why the machine ended a connection, or an attempt to open one.
-#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[derive(Clone, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum DisconnectCause {
     /// The server refused credentials that a server has accepted before, or did not say that they
@@ -135,6 +135,8 @@ pub enum DisconnectCause {
     #[error("a reply has the xid {0}, which is not that of the oldest request")]
     Xid(i32),
 }
+
+jute_codec::debug_by_message!(DisconnectCause);
 
 impl DisconnectCause {
     /// Returns true if the server behaved correctly, so that there is no reason to back off.

@@ -32,10 +32,12 @@ pub struct SessionTicket {
 
 /// The text is not one of [`SessionTicket::to_secret_text`]. The text is not shown, because it may
 /// contain a secret.
-#[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
+#[derive(Clone, Copy, Eq, Error, PartialEq)]
 #[error("the text is not a session ticket of this version of the client")]
 #[non_exhaustive]
 pub struct InvalidTicket;
+
+jute_codec::debug_by_message!(InvalidTicket);
 
 impl SessionTicket {
     /// Returns the session.

@@ -53,7 +53,7 @@ pub enum MultiOutcome {
 }
 
 /// Why a multi was not committed, or may not have been.
-#[derive(Clone, Debug, Eq, Error, PartialEq)]
+#[derive(Clone, Eq, Error, PartialEq)]
 pub enum MultiError {
     /// The request as a whole failed. [`OpError::outcome`] returns what is known about its effect.
     #[error(transparent)]
@@ -76,6 +76,8 @@ pub enum MultiError {
         target: Target,
     },
 }
+
+jute_codec::debug_by_message!(MultiError);
 
 impl Multi {
     /// Creates an empty list.

@@ -3,11 +3,13 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytestring::ByteString;
+use futures_core::Stream;
 
 use crate::chroot::translate::Root;
 use crate::driver::command::{Command, ReplySink};
@@ -40,6 +42,9 @@ const PENDING_MAX: usize = 256;
 /// At most 256 operations of a lane may be pending at a time. They do not count against
 /// [`outstanding_limit`](crate::ClientBuilder::outstanding_limit), and are never refused because of
 /// it.
+///
+/// As a [`Stream`], it yields what [`next`](Self::next) returns, and ends after
+/// [`LaneEvent::Stopped`].
 pub struct Lane {
     shared: Arc<Shared>,
     id: OwnerId,
@@ -49,6 +54,8 @@ pub struct Lane {
     /// The alarm that is set, if any.
     alarm: Option<Time>,
     needs_lease: bool,
+    /// The lane has yielded [`LaneEvent::Stopped`].
+    has_stopped: bool,
     /// Number of times that the lane has begun to need the lease.
     needs: u32,
 }
@@ -59,8 +66,16 @@ impl Lane {
         let (sender, events) = lane_queue();
         // If the task has ended, the sender is dropped and the first event is `Stopped`.
         shared.send(Command::OpenLane(id, sender));
-        let pending = VecDeque::new();
-        Self { shared, id, events, pending, alarm: None, needs_lease: false, needs: 0 }
+        Self {
+            shared,
+            id,
+            events,
+            pending: VecDeque::new(),
+            alarm: None,
+            needs_lease: false,
+            has_stopped: false,
+            needs: 0,
+        }
     }
 
     /// Submits a flight with the client's paths. A create without an access control list, also in a
@@ -258,6 +273,20 @@ impl Lane {
                 cleanup(Self::open(shared)).await;
             }
         });
+    }
+}
+
+impl Stream for Lane {
+    type Item = LaneEvent;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<LaneEvent>> {
+        let lane = self.get_mut();
+        if lane.has_stopped {
+            return Poll::Ready(None);
+        }
+        let event = ready!(lane.poll_next(cx));
+        lane.has_stopped = matches!(event, LaneEvent::Stopped);
+        Poll::Ready(Some(event))
     }
 }
 

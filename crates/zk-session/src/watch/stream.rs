@@ -3,9 +3,12 @@
 use std::fmt;
 use std::future::poll_fn;
 use std::num::NonZeroUsize;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
 use bytestring::ByteString;
+use futures_core::Stream;
 use jute_codec::{
     AddWatchMode, AddWatchRequest, ErrorCode, Request, Response, WatcherType, WatchesRequest,
 };
@@ -54,7 +57,10 @@ impl From<WatchMode> for WatchOptions {
 
 /// The events of a persistent watch; see [`Client::watch`].
 ///
-/// Dropping the stream removes the watch. A stream keeps the client's session open.
+/// Dropping the stream removes the watch. It keeps the client's session open.
+///
+/// As a [`Stream`], it yields what [`next`](Self::next) returns, and ends after the first error. Both may
+/// alternate.
 #[must_use = "dropping the stream removes the watch"]
 pub struct WatchStream {
     shared: Arc<Shared>,
@@ -62,6 +68,8 @@ pub struct WatchStream {
     path: ByteString,
     mode: WatchMode,
     items: WatchReceiver,
+    /// The stream has yielded the reason for its end.
+    has_ended: bool,
 }
 
 impl Client {
@@ -98,8 +106,14 @@ impl Client {
         let (sender, items) = watch_queue(capacity);
         let path = ByteString::from(path);
         // Created before the request is sent, so that no event can arrive before the stream exists.
-        let stream =
-            WatchStream { shared: Arc::clone(shared), owner, path: path.clone(), mode, items };
+        let stream = WatchStream {
+            shared: Arc::clone(shared),
+            owner,
+            path: path.clone(),
+            mode,
+            items,
+            has_ended: false,
+        };
         let mode = match mode {
             WatchMode::Persistent => AddWatchMode::PERSISTENT,
             WatchMode::Recursive => AddWatchMode::PERSISTENT_RECURSIVE,
@@ -197,6 +211,19 @@ impl WatchStream {
     /// Returns how often the backlog exceeded the capacity and was replaced by a gap.
     pub fn overflows(&self) -> u64 {
         self.items.overflows()
+    }
+}
+
+impl Stream for WatchStream {
+    type Item = Result<WatchItem, WatchEnded>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if self.has_ended {
+            return Poll::Ready(None);
+        }
+        let item = ready!(self.items.poll_next(cx));
+        self.has_ended = item.is_err();
+        Poll::Ready(Some(item.map(|item| self.seen(item))))
     }
 }
 

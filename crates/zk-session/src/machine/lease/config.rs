@@ -60,7 +60,7 @@ enum By {
 }
 
 /// Why a [`Lease`] cannot be used.
-#[derive(Clone, Copy, Debug, Eq, Error, Hash, PartialEq)]
+#[derive(Clone, Copy, Eq, Error, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum LeaseDefect {
     /// The sync limit is longer than a day.
@@ -82,6 +82,8 @@ pub enum LeaseDefect {
     #[error("the interval between writes is shorter than 10 ms")]
     WriteIntervalTooShort,
 }
+
+jute_codec::debug_by_message!(LeaseDefect);
 
 impl Default for Lease {
     /// Returns a lease kept by writes, at intervals of a twentieth of the session timeout, with a
