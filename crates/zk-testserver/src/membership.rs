@@ -20,7 +20,8 @@ pub(crate) struct Membership {
 }
 
 /// What a line such as `server.1=host:2888:3888:participant;0.0.0.0:2181` says. A server may have
-/// several addresses, as in `server.1=a:2888:3888|b:2888:3888;2181`.
+/// several addresses, as in `server.1=a:2888:3888|b:2888:3888;2181`. Source: versions 3.6 to 3.9 of
+/// `QuorumPeer.QuorumServer.initializeWithAddressString`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 struct Server {
     /// In the order of the hosts' names, in which servers print them.
@@ -120,13 +121,15 @@ impl Membership {
 
 impl Server {
     fn parse(spec: &str) -> Option<Self> {
+        // Java's `split` drops the empty parts at the end.
+        let spec = spec.trim_end_matches(';');
         let (servers, client) = match spec.split_once(';') {
             Some((servers, client)) => (servers, Some(client)),
             None => (spec, None),
         };
         let mut role = None;
         let mut addresses = Vec::new();
-        for server in servers.split('|') {
+        for server in servers.trim_end_matches('|').split('|') {
             let (address, is_observer) = Address::parse(server)?;
             addresses.push(address);
             // The role may stand behind any of the addresses, and must be the same behind all.
@@ -192,7 +195,8 @@ impl Address {
             Some("observer") => Some(true),
             Some(_) => return None,
         };
-        if parts.next().is_some() {
+        // Servers refuse a server whose two ports are the same.
+        if parts.next().is_some() || port == election_port {
             return None;
         }
         Some((Self { host: host.to_owned(), port, election_port }, is_observer))
@@ -256,7 +260,14 @@ mod tests {
             ("b:3:4:observer|[::1]:1:2", Some("[::1]:1:2|b:3:4:observer")),
             ("a:1:2|a:1:2", Some("a:1:2:participant")),
             ("a:1:2:observer|b:1:2:participant", None),
-            ("a:1:2|", None),
+            ("a:1:2|", Some("a:1:2:participant")),
+            ("a:1:2;", Some("a:1:2:participant")),
+            // Only servers since 3.10 have addresses for clients with TLS here.
+            ("a:1:2;2181;2281", None),
+            ("a:1:2;;s:2281", None),
+            ("|a:1:2", None),
+            ("a:1:1", None),
+            ("a:1:2|b:3:3", None),
             ("a", None),
             ("a:1", None),
             ("a:1:x", None),
