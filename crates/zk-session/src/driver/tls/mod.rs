@@ -110,6 +110,10 @@ impl Transport for Tls {
     fn has_identity(&self) -> bool {
         self.material.has_client_certificate()
     }
+
+    fn uses_secure_port(&self) -> bool {
+        true
+    }
 }
 
 fn not_read(within: Duration) -> TlsFailure {
