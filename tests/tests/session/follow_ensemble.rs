@@ -354,10 +354,11 @@ fn no_cut_and_no_end_of_a_session_misses_a_change() {
     ];
     for (op, action) in moments {
         for is_expired in [false, true] {
+            let action = action.clone();
             run_within(DAY, async move {
                 let net = Net::new();
                 net.publish_names(1, &["a"]);
-                net.server.inject(at_op(op, action));
+                net.server.inject(at_op(op, action.clone()));
                 let client = net.client("a").await;
                 sleep_ms(120_000).await;
                 // The change happens while the client is away.
@@ -368,7 +369,7 @@ fn no_cut_and_no_end_of_a_session_misses_a_change() {
                 if is_expired {
                     net.server.expire(client.session_id().expect("it is suspended"));
                 }
-                net.server.inject(at_op(op, action));
+                net.server.inject(at_op(op, action.clone()));
                 sleep_ms(180_000).await;
                 assert_eq!(version(&client), Some(2), "{op:?} {action:?} {is_expired}");
                 assert_eq!(server(&client), "b");
