@@ -32,19 +32,35 @@ fn changes_of_the_ensemble_are_told_and_each_reason_to_keep_the_list_once() {
                 (
                     "server.1=a:1:2;2181\nserver.2=b:1:2\nversion=2",
                     &[
-                        &["WARN", "names servers that the client cannot use", "server.2 has no"][..],
-                        &["INFO", "its servers are used", "hosts=a:2181", "before=zk:2181", "version=2"],
+                        &["WARN", "it names unusable servers", "server.2 has no"][..],
+                        &[
+                            "INFO",
+                            "the ensemble has changed",
+                            "hosts=a:2181",
+                            "before=zk:2181",
+                            "version=2",
+                        ],
                     ],
                 ),
                 ("server.1=a:1:2;2181\nversion=3", &[]),
                 ("server.1=b:1:2;2181\nversion=2", &[]),
                 (
                     "server.1=a:1:2\nversion=4",
-                    &[&["WARN", "no server that the client can use", "server.1 has no", "version=4"]],
+                    &[&[
+                        "WARN",
+                        "no server that the client can use",
+                        "server.1 has no",
+                        "version=4",
+                    ]],
                 ),
                 (
                     "server.1=inner:1:2;2181\nversion=5",
-                    &[&["WARN", "can be reached from here", "hosts=inner:2181", "version=5"]],
+                    &[&[
+                        "WARN",
+                        "none of its servers can be reached",
+                        "hosts=inner:2181",
+                        "version=5",
+                    ]],
                 ),
                 ("server.1=a:1:2;2181", &[&["WARN", "has no version"]]),
             ] {

@@ -160,7 +160,7 @@ impl EnsembleFollower {
             return PAUSE_MIN;
         }
         if !std::mem::replace(&mut self.is_told.refusal, true) {
-            warn!(%error, "the configuration of the ensemble cannot be read; the last list is kept");
+            warn!(%error, "the ensemble cannot be followed: its configuration cannot be read");
         }
         let pause = self.pause;
         self.pause = (pause * 2).min(PAUSE_MAX);
@@ -172,7 +172,7 @@ impl EnsembleFollower {
     fn consider(&mut self, config: &EnsembleConfig) {
         let Some(version) = config.version else {
             if !config.members.is_empty() {
-                warn!("the configuration of the ensemble has no version; the last list is kept");
+                warn!("the ensemble cannot be followed: its configuration has no version");
             }
             return;
         };
@@ -186,11 +186,14 @@ impl EnsembleFollower {
         let reasons = reasons.join("; ");
         if hosts.is_empty() {
             self.pending = None;
-            warn!(%version, %reasons, "the ensemble names no server that the client can use; the last list is kept");
+            let message =
+                "the ensemble cannot be followed: it names no server that the client can use";
+            warn!(%version, %reasons, "{message}");
             return;
         }
         if !unusable.is_empty() {
-            warn!(%version, %reasons, "the ensemble names servers that the client cannot use");
+            let message = "the ensemble cannot be followed completely: it names unusable servers";
+            warn!(%version, %reasons, "{message}");
         }
         self.pending = Some(hosts);
     }
@@ -252,7 +255,7 @@ impl EnsembleFollower {
         let found = sorted(&hosts);
         if found != self.known {
             let (hosts, before) = (found.join(","), self.known.join(","));
-            info!(%hosts, %before, %version, "the ensemble has changed; its servers are used");
+            info!(%hosts, %before, %version, "the ensemble has changed");
             self.known = found;
         }
         shared.send(Command::FollowHosts(hosts));
@@ -263,7 +266,8 @@ impl EnsembleFollower {
         if !std::mem::replace(&mut self.is_told.silence, true) {
             let (names, version) = (sorted(&hosts).join(","), self.newest.map(|it| it.to_string()));
             let version = version.unwrap_or_default();
-            warn!(hosts = %names, %version, "no server that the ensemble names can be reached from here; the last list is kept");
+            let message = "the ensemble cannot be followed: none of its servers can be reached";
+            warn!(hosts = %names, %version, "{message}");
         }
         self.pending = Some(hosts);
     }
