@@ -10,6 +10,7 @@ use tracing::info_span;
 
 use super::Client;
 use super::credentials::check_auth;
+use super::first_connection::first_connection;
 use crate::chroot::create::{creates, ensure_chroot};
 use crate::connect_string::ConnectString;
 use crate::driver::access::{Access, DefaultAcl};
@@ -23,12 +24,9 @@ use crate::driver::task::Driver;
 use crate::driver::thread;
 use crate::driver::transport::{Tcp, Transport};
 use crate::error::{ConfigError, ConnectError, OptionDefect};
-use crate::machine::{
-    Lease, OUTSTANDING_MAX, SessionConfig, SessionMachine, SessionState, SessionTicket,
-};
+use crate::machine::{Lease, OUTSTANDING_MAX, SessionConfig, SessionMachine, SessionTicket};
 use crate::random::SplitMix;
 use crate::time::NO_LIMIT;
-use crate::types::SessionId;
 
 /// Default session timeout to request.
 pub const SESSION_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
@@ -276,8 +274,8 @@ impl ClientBuilder {
     ///
     /// A server with `readonlymode.enabled` that has lost contact with the majority of its ensemble
     /// serves what it knows. A client with this option connects to it when its turn in the list comes
-    /// ([`SessionState::ConnectedReadOnly`]): reads may return old data, and writes fail with
-    /// `NOT_READ_ONLY`. The client's session is not affected. No acknowledgement of such a server
+    /// ([`ConnectedReadOnly`](crate::SessionState::ConnectedReadOnly)): reads may return old data, and
+    /// writes fail with `NOT_READ_ONLY`. The client's session is not affected. No acknowledgement of such a server
     /// counts for it, so locks are at risk, and are lost when their lease ends. Meanwhile the client
     /// asks the servers in turn whether they accept writes, after 100 ms at first, and then after
     /// pauses that double up to a minute. It moves to the first that does, and resumes its session.
@@ -592,42 +590,6 @@ impl fmt::Debug for ClientBuilder {
             .field("session_timeout", &self.session_timeout)
             .field("lease", &self.lease)
             .finish_non_exhaustive()
-    }
-}
-
-/// Waits until the client is connected for the first time, in the session to resume if there is one.
-async fn first_connection(client: &Client, resumed: Option<SessionId>) -> Result<(), ConnectError> {
-    let mut states = client.states();
-    let mut status = states.current();
-    loop {
-        let state = status.state;
-        // The session of the ticket is the first one, so any other state shows that it has ended.
-        let is_stopped = matches!(state, SessionState::AuthFailed | SessionState::Closed);
-        if let Some(session) = resumed
-            && status.session != resumed
-            && !is_stopped
-        {
-            return Err(ConnectError::NotResumed { session });
-        }
-        if matches!(state, SessionState::Connected | SessionState::ConnectedReadOnly) {
-            return Ok(());
-        }
-        let next = match state {
-            SessionState::AuthFailed => return Err(ConnectError::AuthFailed),
-            SessionState::Closed | SessionState::Expired => None,
-            SessionState::Connected
-            | SessionState::ConnectedReadOnly
-            | SessionState::Connecting
-            | SessionState::Suspended => states.next().await,
-        };
-        let Some(next) = next else {
-            let shared = client.shared();
-            return Err(ConnectError::Stopped {
-                hosts: shared.hosts.to_string(),
-                last_failure: shared.why_not_connected(),
-            });
-        };
-        status = next;
     }
 }
 
