@@ -223,6 +223,8 @@ impl Hosts {
     /// faulty server may send such replies again and again.
     pub(crate) fn follow_at(&mut self, now: Time, is_urgent: bool) -> Time {
         if std::mem::take(&mut self.may_hurry) {
+            // The server has answered, so there is no reason to fall back.
+            self.lap = 0;
             self.pace(now)
         } else {
             self.retry_at(now, is_urgent)
