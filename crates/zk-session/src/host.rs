@@ -1,6 +1,7 @@
 //! The address of one server.
 
 use std::fmt;
+#[cfg(feature = "tokio")]
 use std::net::IpAddr;
 
 /// Client port of a host whose port is not given.
@@ -15,6 +16,7 @@ pub struct Host {
     pub port: u16,
 }
 
+#[cfg(feature = "tokio")]
 impl Host {
     /// Returns whether the name stands for the machine that uses it.
     pub(crate) fn is_loopback(&self) -> bool {
