@@ -6,7 +6,7 @@ use zk_session::{Client, Clock, Host};
 use zk_tests::world::{runtime, sleep_ms};
 use zk_testserver::{ServerConfig, TestServer};
 
-use crate::Lines;
+use crate::outage::Lines;
 
 #[test]
 fn changes_of_the_ensemble_are_told_and_each_reason_to_keep_the_list_once() {
