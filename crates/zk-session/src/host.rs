@@ -1,6 +1,8 @@
 //! The address of one server.
 
 use std::fmt;
+#[cfg(feature = "tokio")]
+use std::net::IpAddr;
 
 /// Client port of a host whose port is not given.
 pub const DEFAULT_PORT: u16 = 2181;
@@ -12,6 +14,24 @@ pub struct Host {
     pub name: String,
     /// Client port.
     pub port: u16,
+}
+
+#[cfg(feature = "tokio")]
+impl Host {
+    /// Returns whether the name stands for the machine that uses it.
+    pub(crate) fn is_loopback(&self) -> bool {
+        let name = self.name.trim_end_matches('.');
+        let address = name.parse::<IpAddr>();
+        address.is_ok_and(|address| address.to_canonical().is_loopback())
+            || name.eq_ignore_ascii_case("localhost")
+    }
+
+    /// Returns whether the name is an address on which servers listen, but at which nobody reaches
+    /// them, such as 0.0.0.0.
+    pub(crate) fn is_wildcard(&self) -> bool {
+        let address = self.name.parse::<IpAddr>();
+        address.is_ok_and(|address| address.to_canonical().is_unspecified())
+    }
 }
 
 impl fmt::Display for Host {

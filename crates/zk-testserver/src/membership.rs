@@ -4,7 +4,7 @@
 //! a server. The servers of the first configuration count as running, and all others do not.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use bytestring::ByteString;
 use jute_codec::{ErrorCode, ReconfigRequest};
@@ -20,11 +20,14 @@ pub(crate) struct Membership {
 }
 
 /// What a line such as `server.1=host:2888:3888:participant;0.0.0.0:2181` says. A server may have
-/// several addresses, as in `server.1=a:2888:3888|b:2888:3888;2181`.
+/// several addresses, as in `server.1=a:2888:3888|b:2888:3888;2181`. Source: versions 3.6 to 3.9 of
+/// `QuorumPeer.QuorumServer.initializeWithAddressString`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 struct Server {
     /// In the order of the hosts' names, in which servers print them.
     addresses: Vec<Address>,
+    /// It was given several addresses, even if they are the same.
+    has_several: bool,
     is_observer: bool,
     client: Option<(String, u16)>,
 }
@@ -44,7 +47,7 @@ impl Membership {
     pub(crate) fn first(text: &str) -> Option<Self> {
         let servers = parse_all(text).ok().filter(|servers| voters(servers) > 0)?;
         let running = servers.keys().copied().collect();
-        let has_multi_address = servers.values().any(Server::has_multi_address);
+        let has_multi_address = servers.values().any(|server| server.has_several);
         Some(Self { version: 0, servers, running, has_multi_address })
     }
 
@@ -70,7 +73,7 @@ impl Membership {
                 )?
             }
         };
-        if !self.has_multi_address && servers.values().any(Server::has_multi_address) {
+        if !self.has_multi_address && servers.values().any(|server| server.has_several) {
             return Err(ErrorCode::BAD_ARGUMENTS);
         }
         // Servers only allow a single voter if they were told so.
@@ -100,7 +103,7 @@ impl Membership {
                 return Err(ErrorCode::BAD_ARGUMENTS);
             };
             let id = number(name.rsplit('.').next().unwrap_or_default())?;
-            let server = Server::parse(spec).ok_or(ErrorCode::BAD_ARGUMENTS)?;
+            let server = Server::parse(spec)?;
             let collides = |(other, known): (&i64, &Server)| *other != id && server.collides(known);
             if server.client.is_none() || servers.iter().any(collides) {
                 return Err(ErrorCode::BAD_ARGUMENTS);
@@ -119,22 +122,25 @@ impl Membership {
 }
 
 impl Server {
-    fn parse(spec: &str) -> Option<Self> {
+    fn parse(spec: &str) -> Result<Self, ErrorCode> {
+        // Java's `split` drops the empty parts at the end.
+        let spec = spec.trim_end_matches(';');
         let (servers, client) = match spec.split_once(';') {
             Some((servers, client)) => (servers, Some(client)),
             None => (spec, None),
         };
         let mut role = None;
         let mut addresses = Vec::new();
-        for server in servers.split('|') {
+        for server in servers.trim_end_matches('|').split('|') {
             let (address, is_observer) = Address::parse(server)?;
             addresses.push(address);
             // The role may stand behind any of the addresses, and must be the same behind all.
             if is_observer.is_some() && role.is_some() && role != is_observer {
-                return None;
+                return Err(ErrorCode::BAD_ARGUMENTS);
             }
             role = role.or(is_observer);
         }
+        let has_several = addresses.len() > 1;
         addresses.sort();
         addresses.dedup();
         let client = match client {
@@ -144,7 +150,7 @@ impl Server {
                 Some((host, number)) => (host.trim_matches(['[', ']']).to_owned(), port(number)?),
             }),
         };
-        Some(Self { addresses, is_observer: role == Some(true), client })
+        Ok(Self { addresses, has_several, is_observer: role == Some(true), client })
     }
 
     fn text(&self) -> String {
@@ -153,10 +159,6 @@ impl Server {
         let client =
             self.client.as_ref().map(|(host, port)| format!(";{}:{port}", bracketed(host)));
         format!("{}:{role}{}", addresses.join("|"), client.unwrap_or_default())
-    }
-
-    fn has_multi_address(&self) -> bool {
-        self.addresses.len() > 1
     }
 
     /// Returns whether the two servers have an address in common. Addresses that differ between
@@ -179,23 +181,27 @@ impl Server {
 
 impl Address {
     /// Parses an address, and the role behind it, if there is one: whether it is an observer.
-    fn parse(text: &str) -> Option<(Self, Option<bool>)> {
-        let (host, rest) = match text.strip_prefix('[') {
-            Some(bracketed) => bracketed.split_once("]:")?,
-            None => text.split_once(':')?,
+    fn parse(text: &str) -> Result<(Self, Option<bool>), ErrorCode> {
+        let malformed = ErrorCode::BAD_ARGUMENTS;
+        let parts = match text.strip_prefix('[') {
+            Some(bracketed) => bracketed.split_once("]:"),
+            None => text.split_once(':'),
         };
+        let (host, rest) = parts.ok_or(malformed)?;
         let mut parts = rest.split(':');
-        let (port, election_port) = (port(parts.next()?)?, port(parts.next()?)?);
+        let mut number = || port(parts.next().ok_or(malformed)?);
+        let (port, election_port) = (number()?, number()?);
         let is_observer = match parts.next().map(str::to_lowercase).as_deref() {
             None => None,
             Some("participant") => Some(false),
             Some("observer") => Some(true),
-            Some(_) => return None,
+            Some(_) => return Err(malformed),
         };
-        if parts.next().is_some() {
-            return None;
+        // Servers refuse a server whose two ports are the same.
+        if parts.next().is_some() || port == election_port || host.is_empty() {
+            return Err(malformed);
         }
-        Some((Self { host: host.to_owned(), port, election_port }, is_observer))
+        Ok((Self { host: host.to_owned(), port, election_port }, is_observer))
     }
 
     fn text(&self) -> String {
@@ -213,7 +219,7 @@ fn parse_all(text: &str) -> Result<BTreeMap<i64, Server>, ErrorCode> {
             continue;
         }
         let id = name.trim().strip_prefix("server.").ok_or(ErrorCode::BAD_ARGUMENTS)?;
-        let server = Server::parse(spec.trim()).ok_or(ErrorCode::BAD_ARGUMENTS)?;
+        let server = Server::parse(spec.trim())?;
         servers.insert(number(id)?, server);
     }
     Ok(servers)
@@ -229,16 +235,22 @@ fn number(text: &str) -> Result<i64, ErrorCode> {
     text.parse().map_err(|_| ErrorCode::MARSHALLING_ERROR)
 }
 
-fn port(text: &str) -> Option<u16> {
-    text.parse().ok()
+/// Parses a port. Servers fail in an unusual way if it is a number that no port can be.
+fn port(text: &str) -> Result<u16, ErrorCode> {
+    let number = text.parse::<i32>().map_err(|_| ErrorCode::BAD_ARGUMENTS)?;
+    u16::try_from(number).map_err(|_| ErrorCode::MARSHALLING_ERROR)
 }
 
 fn voters(servers: &BTreeMap<i64, Server>) -> usize {
     servers.values().filter(|server| !server.is_observer).count()
 }
 
+/// Returns a host as servers print it: an IPv6 address in brackets, with all of its groups.
 fn bracketed(host: &str) -> String {
-    if host.contains(':') { format!("[{host}]") } else { host.to_owned() }
+    match host.parse::<Ipv6Addr>() {
+        Ok(address) => format!("[{}]", address.segments().map(|it| format!("{it:x}")).join(":")),
+        Err(_) => host.to_owned(),
+    }
 }
 
 #[cfg(test)]
@@ -251,12 +263,22 @@ mod tests {
             ("a:1:2", Some("a:1:2:participant")),
             ("a:1:2;2181", Some("a:1:2:participant;0.0.0.0:2181")),
             ("a:1:2:observer;b:2181", Some("a:1:2:observer;b:2181")),
-            ("[::1]:1:2:PARTICIPANT;[::]:2181", Some("[::1]:1:2:participant;[::]:2181")),
+            (
+                "[::1]:1:2:PARTICIPANT;[::]:2181",
+                Some("[0:0:0:0:0:0:0:1]:1:2:participant;[0:0:0:0:0:0:0:0]:2181"),
+            ),
             ("b:3:4|a:1:2;2181", Some("a:1:2|b:3:4:participant;0.0.0.0:2181")),
-            ("b:3:4:observer|[::1]:1:2", Some("[::1]:1:2|b:3:4:observer")),
+            ("b:3:4:observer|a:1:2", Some("a:1:2|b:3:4:observer")),
             ("a:1:2|a:1:2", Some("a:1:2:participant")),
             ("a:1:2:observer|b:1:2:participant", None),
-            ("a:1:2|", None),
+            ("a:1:2|", Some("a:1:2:participant")),
+            ("a:1:2;", Some("a:1:2:participant")),
+            // Only servers since 3.10 have addresses for clients with TLS here.
+            ("a:1:2;2181;2281", None),
+            ("a:1:2;;s:2281", None),
+            ("|a:1:2", None),
+            ("a:1:1", None),
+            ("a:1:2|b:3:3", None),
             ("a", None),
             ("a:1", None),
             ("a:1:x", None),
@@ -266,7 +288,19 @@ mod tests {
             ("a:1:2;x", None),
             ("a:1:2;b:x", None),
         ] {
-            assert_eq!(Server::parse(spec).map(|server| server.text()).as_deref(), text, "{spec}");
+            let parsed = Server::parse(spec).ok().map(|server| server.text());
+            assert_eq!(parsed.as_deref(), text, "{spec}");
+        }
+    }
+
+    #[test]
+    fn a_port_that_is_no_port_is_told_from_one_that_is_no_number() {
+        let error = |spec| Server::parse(spec).unwrap_err();
+        for spec in ["a:1:70000", "a:-1:2", "a:1:2;70000"] {
+            assert_eq!(error(spec), ErrorCode::MARSHALLING_ERROR, "{spec}");
+        }
+        for spec in ["a:1:x", "a:1:", "a:1:2;x", "a:1:2;2181;2281"] {
+            assert_eq!(error(spec), ErrorCode::BAD_ARGUMENTS, "{spec}");
         }
     }
 

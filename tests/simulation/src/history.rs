@@ -273,6 +273,8 @@ pub enum What {
     Hosts { client: usize, members: Vec<usize> },
     /// A client begins to connect to a member that has left its list.
     Strayed { client: usize, member: usize },
+    /// A client does not use the newest list that the ensemble has published, long after.
+    Outdated { client: usize, found: Option<i64>, expected: i64 },
     /// A client begins to close.
     Closing,
     /// All clients are closed, and this is left on the servers.

@@ -132,6 +132,7 @@ pub fn drawn(draw: &mut Draw, cuts: &Cuts) -> (Plan, Program) {
     }
     cuts.apply(&mut plan, &mut program);
     plan.is_steady = plan.could_be_steady() && program.moves.is_none();
+    plan.is_followed = program.moves.is_some_and(|moves| moves.is_published);
     (plan, program)
 }
 
@@ -271,6 +272,15 @@ async fn drain(world: &World, client: &Client) {
 
 /// Closes the clients, and records what they leave behind.
 async fn close(world: &World) {
+    for (number, (client, _)) in world.clients.all() {
+        // A session that is ending has its last words elsewhere.
+        if let Some(expected) = world.expected().filter(|_| world.is_prompt(number, &client)) {
+            let found = client.health().config.map(|version| version.0);
+            if found != Some(expected) {
+                world.history.note(What::Outdated { client: number, found, expected });
+            }
+        }
+    }
     world.history.note(What::Closing);
     for (client, _) in world.clients.all().into_values() {
         within(CLOSE_MAX, client.close()).await;

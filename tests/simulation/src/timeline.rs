@@ -262,6 +262,7 @@ impl<'a> Texts<'a> {
             | What::Intruded { .. }
             | What::NotContinued { .. }
             | What::Strayed { .. }
+            | What::Outdated { .. }
             | What::Revived { .. }
             | What::Panicked(_)
             | What::Spinning => Some(format!("!! {:?}", event.what)),

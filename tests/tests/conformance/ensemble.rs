@@ -1,7 +1,9 @@
 //! The configuration of the ensemble. Changes of it are tested by the suite `ensemble`.
 
-use zk_session::{ErrorCode, Host, Member, Reconfig};
+use zk_session::{CreateMode, ErrorCode, Host, Member, Reconfig};
 use zk_tests::target::Fixture;
+use zk_tests::wait::soon;
+use zk_tests::world::sleep_ms;
 
 #[tokio::test]
 async fn every_client_reads_the_same_configuration() {
@@ -41,4 +43,33 @@ async fn a_change_of_the_ensemble_needs_a_server_that_allows_it() {
     assert_eq!(refused, Err(()));
     assert_eq!(client.get_config().await.unwrap(), before);
     assert_eq!(client.status().connection, 1);
+}
+
+#[tokio::test]
+async fn a_client_that_follows_the_ensemble_works_on_every_server() {
+    let fixture = Fixture::start().await;
+    let client = fixture.builder().follow_ensemble().connect().await.unwrap();
+    let session = client.session_id();
+    let (config, _watcher) = client.get_config_and_watch().await.unwrap();
+    // Whether the members can be reached from here depends on the ensemble. A server that runs alone
+    // names none.
+    if config.members.iter().any(|member| member.client.as_ref().is_some_and(is_reachable)) {
+        let follows = async {
+            while client.health().config.is_none() {
+                sleep_ms(5).await;
+            }
+        };
+        soon("the configuration", follows).await;
+        assert_eq!(client.health().config, config.version);
+    } else {
+        assert_eq!(client.health().config, None);
+    }
+    client.create("/followed", "", CreateMode::Ephemeral).await.unwrap();
+    assert!(client.exists("/followed").await.unwrap().is_some());
+    assert_eq!(client.session_id(), session);
+}
+
+/// Returns whether clients reach this address wherever they reach the server.
+fn is_reachable(address: &Host) -> bool {
+    address.name == "127.0.0.1"
 }

@@ -39,7 +39,7 @@ pub(crate) async fn make(report: &mut Report) {
     ] {
         report.add(&format!("connect string {text:?}"), Client::builder(text).start());
     }
-    let options: [(&str, Set); 13] = [
+    let options: [(&str, Set); 14] = [
         ("session_timeout(0)", |it| it.session_timeout(Duration::ZERO)),
         ("session_timeout(MAX)", |it| it.session_timeout(Duration::MAX)),
         ("connect_timeout(0)", |it| it.connect_timeout(Duration::ZERO)),
@@ -53,6 +53,9 @@ pub(crate) async fn make(report: &mut Report) {
         ("digest without a colon", |it| it.auth("digest", "hunter2")),
         ("digest without anything", |it| it.auth("digest", "")),
         ("credentials without a scheme", |it| it.auth("", "user:hunter2")),
+        ("follow_ensemble with host_source", |it| {
+            it.follow_ensemble().host_source(|| async { Ok(Vec::new()) })
+        }),
     ];
     for (mistake, set) in options {
         report.add(mistake, set(Client::builder("in-process")).start());

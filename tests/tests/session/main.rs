@@ -6,6 +6,7 @@ mod chroot;
 mod combined;
 mod deadlines;
 mod ensemble;
+mod follow_ensemble;
 mod hand_over;
 mod health;
 mod host_source;

@@ -4,6 +4,7 @@ mod access;
 mod attempts;
 mod cache;
 mod commits;
+mod following;
 mod outage;
 
 use std::fmt::{Debug, Write as _};

@@ -10,11 +10,13 @@ use tracing::info_span;
 
 use super::Client;
 use super::credentials::check_auth;
+use super::first_connection::first_connection;
 use crate::chroot::create::{creates, ensure_chroot};
 use crate::connect_string::ConnectString;
 use crate::driver::access::{Access, DefaultAcl};
 use crate::driver::clock::Clock;
 use crate::driver::ends::channels;
+use crate::driver::ensemble_follower::EnsembleFollower;
 use crate::driver::host_source::{Follower, HostSource};
 use crate::driver::sasl::Sasl;
 use crate::driver::shared::Shared;
@@ -22,12 +24,9 @@ use crate::driver::task::Driver;
 use crate::driver::thread;
 use crate::driver::transport::{Tcp, Transport};
 use crate::error::{ConfigError, ConnectError, OptionDefect};
-use crate::machine::{
-    Lease, OUTSTANDING_MAX, SessionConfig, SessionMachine, SessionState, SessionTicket,
-};
+use crate::machine::{Lease, OUTSTANDING_MAX, SessionConfig, SessionMachine, SessionTicket};
 use crate::random::SplitMix;
 use crate::time::NO_LIMIT;
-use crate::types::SessionId;
 
 /// Default session timeout to request.
 pub const SESSION_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
@@ -73,6 +72,7 @@ pub struct ClientBuilder {
     clock: Option<Clock>,
     transport: Arc<dyn Transport>,
     host_source: Option<Arc<dyn HostSource>>,
+    follow_ensemble: bool,
 }
 
 impl Client {
@@ -115,6 +115,7 @@ impl ClientBuilder {
             clock: None,
             transport: Arc::new(Tcp::new()),
             host_source: None,
+            follow_ensemble: false,
         }
     }
 
@@ -273,8 +274,8 @@ impl ClientBuilder {
     ///
     /// A server with `readonlymode.enabled` that has lost contact with the majority of its ensemble
     /// serves what it knows. A client with this option connects to it when its turn in the list comes
-    /// ([`SessionState::ConnectedReadOnly`]): reads may return old data, and writes fail with
-    /// `NOT_READ_ONLY`. The client's session is not affected. No acknowledgement of such a server
+    /// ([`ConnectedReadOnly`](crate::SessionState::ConnectedReadOnly)): reads may return old data, and
+    /// writes fail with `NOT_READ_ONLY`. The client's session is not affected. No acknowledgement of such a server
     /// counts for it, so locks are at risk, and are lost when their lease ends. Meanwhile the client
     /// asks the servers in turn whether they accept writes, after 100 ms at first, and then after
     /// pauses that double up to a minute. It moves to the first that does, and resumes its session.
@@ -370,6 +371,34 @@ impl ClientBuilder {
         self
     }
 
+    /// Uses the servers that the ensemble itself names, in its znode `/zookeeper/config`, and follows
+    /// their changes by [`Client::reconfig`] and others. Default: the list in the connect string does
+    /// not change, except by [`Client::set_hosts`] or [`host_source`](Self::host_source), with which
+    /// this option cannot be combined.
+    ///
+    /// The client reads and watches the configuration once it is connected, and again when the watch
+    /// fires. It then does what `set_hosts` does, with the addresses for clients of all members,
+    /// including observers. For a member that listens on a wildcard such as `0.0.0.0`, it uses the
+    /// addresses at which other servers reach the member. With `Tls`, it uses the secure client
+    /// address, which only servers since 3.10 can name, or else the name for clients with the port of
+    /// the connect string, if all servers there have the same. A loopback address is used only if the
+    /// connect string has one.
+    ///
+    /// The client never locks itself out: it uses a list only if one of its servers answers, and
+    /// tries the servers of the connect string, or of the last `set_hosts`, whenever no server of the
+    /// list can be reached. Only a newer version counts, so a server that lags never brings an older
+    /// list back. [`Health::config`](crate::Health::config) is the version in use.
+    ///
+    /// If the configuration is missing, must not be read, or names no server that can be used, the
+    /// list stays as it is, and the client logs the reason at WARN, once until it is otherwise. It
+    /// repeats refused reads after pauses that double from a second to ten minutes.
+    ///
+    /// The znode can be read by everyone unless an administrator has changed that.
+    pub fn follow_ensemble(mut self) -> Self {
+        self.follow_ensemble = true;
+        self
+    }
+
     /// Starts the client without waiting for a connection. Requests wait for the first connection,
     /// on which the client creates the chroot if it is missing. If a server refuses that, the client
     /// logs it at WARN, and tries again on the next connection.
@@ -397,7 +426,8 @@ impl ClientBuilder {
         let names = hosts.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
         let servers = u32::try_from(hosts.len()).unwrap_or(u32::MAX).max(SHARES_MIN);
         let share = self.session_timeout / servers;
-        let followed = if self.host_source.is_some() { hosts.clone() } else { Vec::new() };
+        let is_followed = self.host_source.is_some() || self.follow_ensemble;
+        let given = if is_followed { hosts.clone() } else { Vec::new() };
         let connect_timeout = self.connect_timeout.unwrap_or(share).min(NO_LIMIT);
         let has_credentials =
             self.sasl.is_some() || !self.auth.is_empty() || self.transport.has_identity();
@@ -426,8 +456,8 @@ impl ClientBuilder {
         let (transport, sasl, driver_clock) = (self.transport, self.sasl, clock.clone());
         let driver_access = Arc::clone(&access);
         let span = info_span!("zk_session", hosts = %names, chroot = %chroot.as_str());
-        let follower =
-            self.host_source.map(|source| Follower::new(source, &followed, &handle_ends));
+        let follower = self.host_source.map(|source| Follower::new(source, &given, &handle_ends));
+        let followed_over = self.follow_ensemble.then(|| Arc::clone(&transport));
         let driver = || {
             if let Some(follower) = follower {
                 follower.start(&span);
@@ -443,6 +473,10 @@ impl ClientBuilder {
         let queued_max = self.outstanding_limit;
         let shared =
             Shared::new(access, chroot, clock, handle_ends, names, janitor, queued_max, id_seed);
+        if let Some(transport) = followed_over {
+            let follower = EnsembleFollower::new(&shared, transport, &given, id_seed[0]);
+            shared.janitor.spawn(follower.run());
+        }
         Ok(Client::from_shared(Arc::new(shared)))
     }
 
@@ -532,6 +566,12 @@ impl ClientBuilder {
         {
             return invalid("lease", format!("({lease})"), OptionDefect::Lease(defect));
         }
+        if self.follow_ensemble && self.host_source.is_some() {
+            let defect = OptionDefect::Other(
+                "it cannot be combined with host_source: a client has one source of its servers",
+            );
+            return invalid("follow_ensemble", String::new(), defect);
+        }
         if matches!(&self.default_acl, Some(DefaultAcl::List(acl)) if acl.is_empty()) {
             return invalid("default_acl", "[]".to_owned(), OptionDefect::Empty);
         }
@@ -550,42 +590,6 @@ impl fmt::Debug for ClientBuilder {
             .field("session_timeout", &self.session_timeout)
             .field("lease", &self.lease)
             .finish_non_exhaustive()
-    }
-}
-
-/// Waits until the client is connected for the first time, in the session to resume if there is one.
-async fn first_connection(client: &Client, resumed: Option<SessionId>) -> Result<(), ConnectError> {
-    let mut states = client.states();
-    let mut status = states.current();
-    loop {
-        let state = status.state;
-        // The session of the ticket is the first one, so any other state shows that it has ended.
-        let is_stopped = matches!(state, SessionState::AuthFailed | SessionState::Closed);
-        if let Some(session) = resumed
-            && status.session != resumed
-            && !is_stopped
-        {
-            return Err(ConnectError::NotResumed { session });
-        }
-        if matches!(state, SessionState::Connected | SessionState::ConnectedReadOnly) {
-            return Ok(());
-        }
-        let next = match state {
-            SessionState::AuthFailed => return Err(ConnectError::AuthFailed),
-            SessionState::Closed | SessionState::Expired => None,
-            SessionState::Connected
-            | SessionState::ConnectedReadOnly
-            | SessionState::Connecting
-            | SessionState::Suspended => states.next().await,
-        };
-        let Some(next) = next else {
-            let shared = client.shared();
-            return Err(ConnectError::Stopped {
-                hosts: shared.hosts.to_string(),
-                last_failure: shared.why_not_connected(),
-            });
-        };
-        status = next;
     }
 }
 

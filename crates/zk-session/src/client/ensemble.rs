@@ -7,14 +7,11 @@ use jute_codec::{Request, Response};
 
 use super::{Client, data_and_stat, read, unexpected};
 use crate::chroot::translate::Root;
-use crate::ensemble::{EnsembleConfig, Reconfig};
+use crate::ensemble::{CONFIG, EnsembleConfig, Reconfig};
 use crate::machine::Operation;
 use crate::operation::op::Op;
 use crate::types::Stat;
 use crate::watch::watcher::Watcher;
-
-/// The znode that has the configuration. It is the same for every client, whatever its chroot.
-const CONFIG: &str = "/zookeeper/config";
 
 impl Client {
     /// Reads the configuration of the ensemble: its servers, and the version. The server that

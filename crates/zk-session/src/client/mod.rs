@@ -8,6 +8,7 @@ pub(crate) mod builder;
 mod credentials;
 mod ensemble;
 mod exposure;
+mod first_connection;
 mod hosts;
 mod parents;
 mod queries;

@@ -32,6 +32,8 @@ pub(crate) enum Command {
     Reconnect,
     /// Replaces the list of servers, which is not empty.
     SetHosts(Vec<Host>),
+    /// Replaces the list by the servers that the ensemble names, of which there is at least one.
+    FollowHosts(Vec<Host>),
     /// Sets the deadline of a flight, replacing any earlier one.
     SetDeadline(Token, Time),
     /// Opens a lane.
@@ -71,11 +73,14 @@ pub(crate) enum ReplySink {
     Lane(OwnerId),
     /// The future of a single operation.
     Once(oneshot::Sender<Reply>),
+    /// The client itself.
+    Own(oneshot::Sender<Reply>),
 }
 
 impl ReplySink {
     /// Returns whether the flight counts against `outstanding_limit`. Flights of lanes do not
-    /// count: each lane has its own limit, and exists only as long as a caller holds it.
+    /// count: each lane has its own limit, and exists only as long as a caller holds it. Those of
+    /// the client do not either, because it has at most one.
     pub(crate) fn is_counted(&self) -> bool {
         matches!(self, Self::Once(_))
     }

@@ -140,8 +140,8 @@ impl ConnectionLog {
     }
 
     /// Records that the list of servers has changed.
-    pub(super) fn set_server_count(&mut self, count: usize) {
-        self.server_count = u32::try_from(count).unwrap_or(u32::MAX);
+    pub(super) fn set_server_count(&mut self, count: u32) {
+        self.server_count = count;
     }
 
     /// Records that an attempt begins.

@@ -4,29 +4,23 @@
 //! It ends with the session.
 
 use std::fmt;
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::io;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::timeout;
 use tracing::{Instrument as _, Span, info, warn};
 
+use super::beside::Beside;
 use super::command::Command;
 use super::ends::HandleEnds;
-use super::latest::Reader;
 use crate::connect_string::ConnectString;
 use crate::error::ConfigError;
 use crate::host::Host;
-use crate::machine::{SessionState, Status};
 
-/// Pause between two look-ups while the client is connected.
-const CALM: Duration = Duration::from_secs(60);
-/// Pause between two look-ups while it is not. The old list may have no server left.
-const URGENT: Duration = Duration::from_secs(5);
 /// Maximum duration of a look-up.
 const LOOK_UP_MAX: Duration = Duration::from_secs(10);
 
@@ -57,7 +51,7 @@ pub(crate) struct Follower {
     source: Arc<dyn HostSource>,
     /// The client closes when its handles are dropped, and this is none of them.
     commands: mpsc::WeakUnboundedSender<Command>,
-    status: Reader<Status>,
+    beside: Beside,
     /// The last list, sorted.
     known: Vec<String>,
     is_failing: bool,
@@ -68,7 +62,7 @@ impl Follower {
         Self {
             source,
             commands: ends.commands.downgrade(),
-            status: ends.status.clone(),
+            beside: Beside::new(ends.status.clone()),
             known: sorted(hosts),
             is_failing: false,
         }
@@ -92,7 +86,7 @@ impl Follower {
                     warn!(%error, "the list of servers cannot be looked up; the last one is kept");
                 }
             }
-            if !self.pause().await {
+            if !self.beside.pause().await {
                 return;
             }
         }
@@ -100,13 +94,8 @@ impl Follower {
 
     /// Returns the list, or `None` when the client has stopped.
     async fn look_up(&mut self) -> Option<io::Result<Vec<Host>>> {
-        let mut looking = pin!(timeout(LOOK_UP_MAX, self.source.look_up()));
-        let mut stopped = pin!(self.status.wait_for(|status| status.state.is_final()));
-        let found = poll_fn(|cx| match stopped.as_mut().poll(cx) {
-            Poll::Ready(_) => Poll::Ready(None),
-            Poll::Pending => looking.as_mut().poll(cx).map(Some),
-        });
-        let found = found.await?;
+        let looking = timeout(LOOK_UP_MAX, self.source.look_up());
+        let found = self.beside.unless_stopped(looking).await?;
         Some(found.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())).and_then(checked))
     }
 
@@ -120,28 +109,6 @@ impl Follower {
         self.known = found;
         if let Some(commands) = self.commands.upgrade() {
             let _ = commands.send(Command::SetHosts(hosts));
-        }
-    }
-
-    /// Waits until the next look-up is due. Returns false when the client has stopped.
-    async fn pause(&mut self) -> bool {
-        let begun = Instant::now();
-        loop {
-            let state = self.status.borrow_and_update().state;
-            let pause = match state {
-                SessionState::Connected => CALM,
-                SessionState::ConnectedReadOnly
-                | SessionState::Connecting
-                | SessionState::Suspended => URGENT,
-                SessionState::AuthFailed | SessionState::Expired | SessionState::Closed => {
-                    return false;
-                }
-            };
-            match timeout_at(begun + pause, self.status.changed()).await {
-                Ok(Ok(())) => {}
-                Ok(Err(_)) => return false,
-                Err(_) => return true,
-            }
         }
     }
 }
@@ -163,7 +130,7 @@ impl fmt::Debug for Follower {
     }
 }
 
-fn sorted(hosts: &[Host]) -> Vec<String> {
+pub(super) fn sorted(hosts: &[Host]) -> Vec<String> {
     let mut names: Vec<_> = hosts.iter().map(ToString::to_string).collect();
     names.sort_unstable();
     names.dedup();

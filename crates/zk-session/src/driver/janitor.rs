@@ -166,6 +166,12 @@ impl Janitor {
         }
     }
 
+    /// Runs a future on the runtime of the session.
+    pub(crate) fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) {
+        let Spawner { runtime, span } = &*self.spawner;
+        runtime.spawn(future.instrument(span.clone()));
+    }
+
     /// Counts work that is due from now on.
     pub(crate) fn due(&self) -> Due {
         Due::begin(&self.backlog)

@@ -8,11 +8,13 @@
 #![expect(clippy::disallowed_methods, reason = "this is the driver: it owns clock and tasks")]
 
 pub(crate) mod access;
+mod beside;
 mod blocking;
 pub(crate) mod clock;
 pub(crate) mod command;
 pub(crate) mod connection_log;
 pub(crate) mod ends;
+pub(crate) mod ensemble_follower;
 #[cfg(feature = "metrics")]
 mod export;
 pub(crate) mod host_source;

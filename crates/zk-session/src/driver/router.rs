@@ -127,8 +127,12 @@ impl Router {
             Command::Recall(token) => machine.recall(now, token),
             Command::Reconnect => machine.reconnect(now),
             Command::SetHosts(hosts) => {
-                self.log.set_server_count(hosts.len());
                 machine.set_hosts(now, hosts);
+                self.log.set_server_count(machine.server_count());
+            }
+            Command::FollowHosts(hosts) => {
+                machine.follow_hosts(now, hosts);
+                self.log.set_server_count(machine.server_count());
             }
             Command::SetDeadline(token, at) => machine.set_deadline(now, token, at),
             Command::Submit { token, owner, flight, sink, watcher } => {
@@ -213,7 +217,7 @@ impl Router {
     pub(super) fn deliver_reply(&mut self, token: Token, reply: Reply) {
         match self.sinks.remove(&token) {
             Some(ReplySink::Lane(id)) => self.lanes.push(id, LaneEvent::Reply { token, reply }),
-            Some(ReplySink::Once(sender)) => drop(sender.send(reply)),
+            Some(ReplySink::Once(sender) | ReplySink::Own(sender)) => drop(sender.send(reply)),
             None => {}
         }
     }

@@ -1,7 +1,7 @@
 //! What a handle has: the state that all handles of a client share, and a root of its own.
 
 use std::ops::Deref;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use tokio::sync::mpsc::error::SendError;
@@ -14,10 +14,14 @@ use super::janitor::Janitor;
 use super::notices::Notices;
 use crate::chroot::translate::{Root, error_to_client, flight_to_server, reply_to_client};
 use crate::connect_string::ConnectString;
+use crate::ensemble::ConfigVersion;
 use crate::error::{ConnectionFailure, FailureCause, OpError};
 use crate::machine::{Flight, Limits, OwnerId, Reply, Status, Token};
 use crate::path::Chroot;
 use crate::random::SplitMix;
+
+/// Stands for the version of no configuration. Versions are zxids, which are not negative.
+const NO_VERSION: i64 = -1;
 
 /// The view of a session that handles with the same root share, and the lanes, watchers and
 /// operations that come from them. A client begins with one, whose root is its chroot.
@@ -38,6 +42,8 @@ pub(crate) struct Core {
     pub(crate) notices: Notices,
     /// Limit on the flights that are on their way to the task.
     pub(crate) queued_max: usize,
+    /// The version of the configuration whose servers the client uses, or `NO_VERSION`.
+    followed: AtomicI64,
     next_id: AtomicU64,
     id_seed: [u64; 2],
 }
@@ -50,9 +56,9 @@ pub(crate) struct WeakShared {
 }
 
 impl WeakShared {
-    pub(crate) fn upgrade(self) -> Option<Arc<Shared>> {
+    pub(crate) fn upgrade(&self) -> Option<Arc<Shared>> {
         let core = self.core.upgrade()?;
-        Some(Arc::new(Shared { core, chroot: self.chroot }))
+        Some(Arc::new(Shared { core, chroot: self.chroot.clone() }))
     }
 }
 
@@ -71,8 +77,19 @@ impl Shared {
         let next_id = AtomicU64::new(1);
         let notices = Notices::default();
         let hosts = hosts.into_boxed_str();
-        let core =
-            Core { access, clock, ends, hosts, janitor, notices, queued_max, next_id, id_seed };
+        let followed = AtomicI64::new(NO_VERSION);
+        let core = Core {
+            access,
+            clock,
+            ends,
+            hosts,
+            janitor,
+            notices,
+            queued_max,
+            followed,
+            next_id,
+            id_seed,
+        };
         Self { core: Arc::new(core), chroot }
     }
 
@@ -126,6 +143,16 @@ impl Deref for Shared {
 impl Core {
     pub(crate) fn status(&self) -> Status {
         *self.ends.status.borrow()
+    }
+
+    /// Returns the version of the configuration whose servers the client uses.
+    pub(crate) fn followed(&self) -> Option<ConfigVersion> {
+        let version = self.followed.load(Ordering::Relaxed);
+        (version != NO_VERSION).then_some(ConfigVersion(version))
+    }
+
+    pub(super) fn set_followed(&self, version: ConfigVersion) {
+        self.followed.store(version.0, Ordering::Relaxed);
     }
 
     /// Returns why there is no connection: the session's task does not run, or the last failure, or

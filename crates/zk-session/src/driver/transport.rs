@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -67,6 +67,12 @@ pub trait Transport: Send + Sync + 'static {
     /// of `Tls`. The client then warns when it creates znodes that everyone may
     /// change. Default: false.
     fn has_identity(&self) -> bool {
+        false
+    }
+
+    /// Returns whether connections go to the servers' port for TLS, as those of `Tls` do.
+    /// [`ClientBuilder::follow_ensemble`](crate::ClientBuilder::follow_ensemble) asks. Default: false.
+    fn uses_secure_port(&self) -> bool {
         false
     }
 }
@@ -161,11 +167,7 @@ impl Transport for Tcp {
 
     /// Bytes for the same machine do not leave it.
     fn is_plaintext(&self, host: &Host) -> bool {
-        let name = host.name.trim_end_matches('.');
-        let address = name.parse::<IpAddr>();
-        let is_local = address.is_ok_and(|address| address.to_canonical().is_loopback())
-            || name.eq_ignore_ascii_case("localhost");
-        !is_local
+        !host.is_loopback()
     }
 }
 

@@ -29,6 +29,9 @@ pub struct Member {
     pub role: Role,
     /// Where it listens for clients, if the configuration says so.
     pub client: Option<Host>,
+    /// Where it listens for clients with TLS, if the configuration says so, which that of servers
+    /// before 3.10 cannot.
+    pub secure_client: Option<Host>,
 }
 
 /// An address at which the other servers reach a server.
@@ -71,7 +74,8 @@ impl Member {
     /// Describes a server that votes and has this id, which the other servers reach at this host.
     pub fn new(id: u64, host: &str, quorum_port: u16, election_port: u16) -> Self {
         let address = MemberAddress { host: host.to_owned(), quorum_port, election_port };
-        Self { id, addresses: vec![address], role: Role::Participant, client: None }
+        let addresses = vec![address];
+        Self { id, addresses, role: Role::Participant, client: None, secure_client: None }
     }
 
     /// Adds another address (3.6, if the servers enable `multiAddress.enabled`).
@@ -91,6 +95,12 @@ impl Member {
     #[must_use]
     pub fn client(self, address: Host) -> Self {
         Self { client: Some(address), ..self }
+    }
+
+    /// Sets where the server listens for clients with TLS (3.10; older servers refuse it).
+    #[must_use]
+    pub fn secure_client(self, address: Host) -> Self {
+        Self { secure_client: Some(address), ..self }
     }
 }
 
@@ -119,9 +129,11 @@ impl fmt::Display for Member {
             write!(f, "{separator}{address}")?;
         }
         write!(f, ":{}", self.role)?;
-        match &self.client {
-            Some(client) => write!(f, ";{client}"),
-            None => Ok(()),
+        match (&self.client, &self.secure_client) {
+            (Some(client), None) => write!(f, ";{client}"),
+            (Some(client), Some(secure)) => write!(f, ";{client};{secure}"),
+            (None, Some(secure)) => write!(f, ";;{secure}"),
+            (None, None) => Ok(()),
         }
     }
 }
@@ -137,22 +149,34 @@ impl FromStr for Member {
 
 fn parse(text: &str) -> Option<Member> {
     let (id, rest) = text.strip_prefix("server.")?.split_once('=')?;
-    let (servers, client) = match rest.split_once(';') {
-        Some((servers, client)) => (servers, Some(parse_client(client)?)),
-        None => (rest, None),
+    let mut parts = rest.split(';');
+    let servers = parts.next()?;
+    let mut client = || match parts.next() {
+        Some(part) if !part.is_empty() => parse_client(part).map(Some),
+        _ => Some(None),
     };
-    let mut role = Role::default();
+    let (client, secure_client) = (client()?, client()?);
+    if parts.next().is_some() {
+        return None;
+    }
+    let mut role = None;
     let mut addresses = Vec::new();
     for address in servers.split('|') {
-        let (address, other) = match address.rsplit_once(':')? {
-            (rest, "participant") => (rest, Role::Participant),
-            (rest, "observer") => (rest, Role::Observer),
-            _ => (address, role),
+        let (rest, last) = address.rsplit_once(':')?;
+        // Servers print the role once. They read it behind any address, in any case.
+        let (address, other) = match last.to_ascii_lowercase().as_str() {
+            "participant" => (rest, Some(Role::Participant)),
+            "observer" => (rest, Some(Role::Observer)),
+            _ => (address, None),
         };
-        role = other;
+        if other.is_some() && role.is_some() && role != other {
+            return None;
+        }
+        role = role.or(other);
         addresses.push(parse_address(address)?);
     }
-    Some(Member { id: id.parse().ok()?, addresses, role, client })
+    let role = role.unwrap_or_default();
+    Some(Member { id: id.trim().parse().ok()?, addresses, role, client, secure_client })
 }
 
 fn parse_address(text: &str) -> Option<MemberAddress> {
@@ -199,11 +223,15 @@ mod tests {
             "server.2=[::1]:2888:3888:observer;[::]:2181",
             "server.3=a:1:2|b:3:4:participant",
             "server.4=h:1:2:participant",
+            "server.6=h:1:2:participant;0.0.0.0:2181;[::]:2281",
+            "server.7=h:1:2:participant;;h:2281",
         ] {
             assert_eq!(line.parse::<Member>().unwrap().to_string(), line);
         }
         let short: Member = "server.5=h:1:2;2181".parse().unwrap();
         assert_eq!(short.to_string(), "server.5=h:1:2:participant;0.0.0.0:2181");
+        let early: Member = "server.8=a:1:2:OBSERVER|b:1:2;2181".parse().unwrap();
+        assert_eq!(early.to_string(), "server.8=a:1:2|b:1:2:observer;0.0.0.0:2181");
     }
 
     #[test]
@@ -216,6 +244,9 @@ mod tests {
             "server.1=h:1:99999",
             "server.1=:1:2",
             "server.1=h:1:2;x",
+            "server.1=h:1:2;1;2;3",
+            "server.1=a:1:2:observer|b:1:2:participant",
+            "server.1=a:1:2|",
         ] {
             assert!(line.parse::<Member>().is_err(), "{line}");
         }

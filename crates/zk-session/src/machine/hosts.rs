@@ -57,6 +57,11 @@ impl Attempt {
 #[derive(Clone, Debug)]
 pub(crate) struct Hosts {
     hosts: Vec<Host>,
+    /// The list that the client began with, if it follows the ensemble. Boxed, because few clients
+    /// do.
+    fallback: Option<Box<Fallback>>,
+    /// Number of attempts since the last proven connection, or since the list was replaced.
+    lap: u64,
     /// Number of attempts so far.
     attempts: u64,
     /// Number of the first attempt at each server.
@@ -69,7 +74,17 @@ pub(crate) struct Hosts {
     paid_until: Time,
     random: SplitMix,
     /// The server to try next, out of turn.
-    aimed: Option<Host>,
+    aimed: Option<Box<Host>>,
+}
+
+/// The servers to try after each server of the list has failed: the configuration of an ensemble may
+/// have addresses that a client cannot reach, and the servers that it names may be gone.
+#[derive(Clone, Debug)]
+struct Fallback {
+    /// The list that the client was given.
+    given: Vec<Host>,
+    /// The servers of it that are not in the list in use.
+    others: Vec<Host>,
 }
 
 impl Hosts {
@@ -83,6 +98,8 @@ impl Hosts {
         let paid_until = Time::default();
         Self {
             hosts,
+            fallback: None,
+            lap: 0,
             attempts: 0,
             start,
             failures: 0,
@@ -93,18 +110,32 @@ impl Hosts {
         }
     }
 
+    /// Returns the number of servers of a lap, which includes those to fall back to.
     pub(crate) fn len(&self) -> usize {
-        self.hosts.len()
+        self.hosts.len() + self.others().len()
     }
 
-    /// Returns the next server in turn, and the number of this attempt at it.
+    fn others(&self) -> &[Host] {
+        self.fallback.as_ref().map_or(&[], |fallback| &fallback.others)
+    }
+
+    /// Returns the next server in turn, and the number of this attempt at it. The servers to fall
+    /// back to have their turn when each server of the list was tried without success.
     pub(crate) fn next(&mut self) -> (Host, u64) {
         let count = self.hosts.len() as u64;
-        let host = self.hosts.get((self.attempts % count) as usize).expect("the index wraps");
+        let place = self.lap % self.len() as u64;
         let number = self.start + self.attempts / count;
-        self.attempts += 1;
-        let host = host.clone();
-        (self.aimed.take().unwrap_or(host), number)
+        self.lap += 1;
+        let other = place.checked_sub(count).and_then(|place| self.others().get(place as usize));
+        let host = match other.cloned() {
+            Some(other) => other,
+            None => {
+                let at = (self.attempts % count) as usize;
+                self.attempts += 1;
+                self.hosts.get(at).expect("the index wraps").clone()
+            }
+        };
+        (self.aimed.take().map_or(host, |aimed| *aimed), number)
     }
 
     /// Replaces the list, which must not be empty. `current` is the server in use, if any. Returns
@@ -114,6 +145,8 @@ impl Hosts {
         let decision =
             current.map(|current| rebalance(&self.hosts, &hosts, current, &mut self.random));
         self.attempts = 0;
+        self.lap = 0;
+        self.fallback = None;
         self.aimed = None;
         if let Some(Rebalanced::Move(order)) = decision {
             self.hosts = order;
@@ -129,19 +162,33 @@ impl Hosts {
         false
     }
 
+    /// Replaces the list like [`replace`](Self::replace) by the servers that the ensemble itself
+    /// names. The list that the client was given remains for the time when none of them can be
+    /// reached.
+    pub(crate) fn follow(&mut self, hosts: Vec<Host>, current: Option<&Host>) -> bool {
+        let fallback = self.fallback.take();
+        let given = fallback.map_or_else(|| self.hosts.clone(), |fallback| fallback.given);
+        let mut others = given.clone();
+        others.retain(|host| !hosts.contains(host));
+        shuffle(&mut others, &mut self.random);
+        let must_move = self.replace(hosts, current);
+        self.fallback = Some(Box::new(Fallback { given, others }));
+        must_move
+    }
+
     /// Makes this server the next one, and returns true. A server that is not in the list, because
     /// the list was replaced since the server was chosen, changes nothing.
     pub(crate) fn aim(&mut self, host: Host) -> bool {
         let is_listed = self.lists(&host);
         if is_listed {
-            self.aimed = Some(host);
+            self.aimed = Some(Box::new(host));
         }
         is_listed
     }
 
-    /// Returns whether this server is in the list.
+    /// Returns whether this server is in the list, or among those to fall back to.
     pub(crate) fn lists(&self, host: &Host) -> bool {
-        self.hosts.contains(host)
+        self.hosts.contains(host) || self.others().contains(host)
     }
 
     /// Returns the number of failed attempts and lost connections since the last proven connection.
@@ -151,13 +198,14 @@ impl Hosts {
 
     /// Returns how many servers are left to try in this lap, including the next one.
     pub(crate) fn left(&self) -> u32 {
-        let count = u32::try_from(self.hosts.len()).unwrap_or(u32::MAX);
+        let count = u32::try_from(self.len()).unwrap_or(u32::MAX);
         count - self.failures.saturating_sub(1) % count
     }
 
     /// Records that a connection is proven: the next failure counts as the first again.
     pub(crate) fn succeeded(&mut self) {
         self.failures = 0;
+        self.lap = 0;
         self.may_hurry = true;
     }
 
@@ -175,6 +223,8 @@ impl Hosts {
     /// faulty server may send such replies again and again.
     pub(crate) fn follow_at(&mut self, now: Time, is_urgent: bool) -> Time {
         if std::mem::take(&mut self.may_hurry) {
+            // The server has answered, so there is no reason to fall back.
+            self.lap = 0;
             self.pace(now)
         } else {
             self.retry_at(now, is_urgent)
@@ -183,7 +233,7 @@ impl Hosts {
 
     /// Returns the minimum and the maximum pause before the next attempt.
     fn pause(&self, is_urgent: bool) -> (Duration, Duration) {
-        let others = (self.hosts.len() - 1).min(LAP_MAX) as u32;
+        let others = (self.len() - 1).min(LAP_MAX) as u32;
         // The ensemble itself is probably fine after a single failure, so try another server soon.
         if self.failures == 0 {
             return (Duration::ZERO, FIRST_MAX);
@@ -201,7 +251,7 @@ impl Hosts {
     /// themselves and then end, again and again, would bypass the long pauses. So each attempt uses
     /// up part of a budget, which has credit for one lap and a burst.
     pub(crate) fn pace(&mut self, wanted: Time) -> Time {
-        let credit = SPACING * (self.hosts.len().min(LAP_MAX) + BURST) as u32;
+        let credit = SPACING * (self.len().min(LAP_MAX) + BURST) as u32;
         let debt = self.paid_until.saturating_since(wanted);
         let at = wanted + debt.saturating_sub(credit);
         self.paid_until = self.paid_until.max(at) + SPACING;
@@ -254,6 +304,48 @@ mod tests {
         }
         let start = |seed| Hosts::new(hosts(1), seed).next().1;
         assert!((2..20).any(|seed| start(seed) % 3 != start(1) % 3), "the seed determines it");
+    }
+
+    fn ports(rotation: &mut Hosts, count: usize) -> Vec<u16> {
+        (0..count).map(|_| rotation.next().0.port).collect()
+    }
+
+    fn sorted(mut ports: Vec<u16>) -> Vec<u16> {
+        ports.sort_unstable();
+        ports
+    }
+
+    #[test]
+    fn the_list_that_was_given_follows_the_one_that_the_ensemble_names() {
+        for seed in 0..20 {
+            let mut rotation = Hosts::new(hosts(4), seed);
+            let named = |range: std::ops::Range<u16>| -> Vec<Host> {
+                range.map(|port| Host { name: "zk".into(), port }).collect()
+            };
+            rotation.follow(named(2..5), None);
+            for _ in 0..3 {
+                assert_eq!(sorted(ports(&mut rotation, 3)), [2, 3, 4]);
+                assert_eq!(sorted(ports(&mut rotation, 2)), [0, 1]);
+            }
+            // After a proven connection, all servers of the ensemble come first again, wherever the
+            // lap was interrupted.
+            for tried in 0..5 {
+                ports(&mut rotation, tried);
+                rotation.succeeded();
+                assert_eq!(sorted(ports(&mut rotation, 3)), [2, 3, 4], "after {tried}");
+                rotation.succeeded();
+            }
+            assert_eq!((rotation.len(), rotation.left()), (5, 5));
+            // The next list of the ensemble falls back to the same servers.
+            rotation.follow(named(0..1), None);
+            assert_eq!(ports(&mut rotation, 1), [0]);
+            assert_eq!(sorted(ports(&mut rotation, 3)), [1, 2, 3]);
+            // A list of the user replaces both.
+            rotation.replace(named(7..8), None);
+            assert_eq!(ports(&mut rotation, 3), [7, 7, 7]);
+            rotation.follow(named(8..9), None);
+            assert_eq!(ports(&mut rotation, 3), [8, 7, 8]);
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::driver::shared::Shared;
+use crate::ensemble::ConfigVersion;
 use crate::error::ConnectionFailure;
 use crate::host::Host;
 use crate::machine::SessionState;
@@ -44,6 +45,10 @@ pub struct Health {
     /// no lease: it is disabled, or the session timeout is too short. Zero if it is over, for example
     /// because no lock has needed one for a while.
     pub lease: Option<Duration>,
+    /// The version of the configuration of the ensemble whose servers the client uses. `None` unless
+    /// it [follows the ensemble](crate::ClientBuilder::follow_ensemble), and before it uses such a
+    /// list.
+    pub config: Option<ConfigVersion>,
     /// Number of operations that wait or are in flight.
     pub pending: usize,
     /// Why the last connection was lost or could not be opened. A later connection does not clear
@@ -67,6 +72,7 @@ impl Health {
             acknowledged: status.acknowledged.map(|sent| now.saturating_since(sent)),
             timeout: status.timeout,
             lease: status.lease_deadline().map(|deadline| deadline.saturating_since(now)),
+            config: shared.followed(),
             pending: shared.ends.queued.total(),
             last_failure: shared.last_failure(),
             is_prompt: status.overdue_from().is_some_and(|overdue| now < overdue),
@@ -106,6 +112,9 @@ impl fmt::Display for Health {
             } else {
                 write!(f, ", leased for {lease:.1?}")?;
             }
+        }
+        if let Some(version) = self.config {
+            write!(f, ", configuration {version}")?;
         }
         write!(f, ", {} pending", self.pending)?;
         match &self.last_failure {

@@ -107,6 +107,11 @@ async fn illegal_changes_are_refused_and_change_nothing() {
     for (joining, leaving, new, expected) in [
         (Some("server.4=d:1:2"), None, None, bad),
         (Some("server.4"), None, None, bad),
+        // Found on 3.8.0.
+        (Some("server.4=d:1:1:observer;2181"), None, None, bad),
+        (Some("server.4=d:1:2:observer;2181;2281"), None, None, bad),
+        (Some("server.4=d:1:2|d:1:2:observer;2181"), None, None, bad),
+        (Some("server.4=d:1:70000:observer;2181"), None, None, ErrorCode::MARSHALLING_ERROR),
         (Some("server.4=d:1:2;3=4"), None, None, bad),
         (Some("server.x=d:1:2;3"), None, None, ErrorCode::MARSHALLING_ERROR),
         (None, Some("x"), None, ErrorCode::MARSHALLING_ERROR),

@@ -5,7 +5,6 @@ use jute_codec::{
     Acl, AuthPacket, ErrorCode, OpCode, Permissions, Reader, Record as _, ReplyHeader, Request,
     Response, SaslToken, Zxid, xid,
 };
-use md5::{Digest as _, Md5};
 use zk_testserver::{ServerConfig, ServerVersion, TestServer};
 
 use crate::client::*;
@@ -40,12 +39,12 @@ async fn challenge(client: &mut Client) -> String {
 }
 
 fn hex(text: &[u8]) -> String {
-    Md5::digest(text).iter().map(|byte| format!("{byte:02x}")).collect()
+    format!("{:x}", md5::compute(text))
 }
 
 /// Returns the response to a challenge, and the token with which the server must reply.
 fn response(user: &str, password: &str, nonce: &str) -> (String, String) {
-    let mut a1 = Md5::digest(format!("{user}:zk-sasl-md5:{password}")).to_vec();
+    let mut a1 = md5::compute(format!("{user}:zk-sasl-md5:{password}")).to_vec();
     a1.extend_from_slice(format!(":{nonce}:cafe").as_bytes());
     let proof = |method: &str| {
         let a2 = hex(format!("{method}:zookeeper/zk-sasl-md5").as_bytes());

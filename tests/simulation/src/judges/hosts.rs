@@ -9,6 +9,10 @@ pub fn judge(events: &[Event]) -> Vec<String> {
             "at {:?}: client {client} connects to member {member}, which has left its list",
             event.at
         )),
+        What::Outdated { client, found, expected } => Some(format!(
+            "at {:?}: client {client} uses version {found:?} of the ensemble, not {expected}",
+            event.at
+        )),
         _ => None,
     };
     events.iter().filter_map(broken).collect()
@@ -18,6 +22,12 @@ pub fn judge(events: &[Event]) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::judges::tests::history;
+
+    #[test]
+    fn a_client_that_has_missed_a_change_of_the_ensemble_is_seen() {
+        let outdated = What::Outdated { client: 1, found: Some(3), expected: 4 };
+        assert_eq!(judge(&history(vec![outdated])).len(), 1);
+    }
 
     #[test]
     fn a_connection_to_a_server_that_has_left_is_seen() {

@@ -43,6 +43,8 @@ const ABOUT_ENDS: &str = "the marker of a put could not be deleted";
 /// A warning about servers that lag behind: all of a list may refuse a client that has seen more. A
 /// client that begins without a past, and stays with its servers, does not meet them.
 const ABOUT_LAG: &str = "still not connected";
+/// The ensemble has published servers that no client can use.
+const ABOUT_MEMBERS: &str = "the ensemble cannot be followed";
 
 /// Returns how the promise was broken.
 pub fn judge(
@@ -113,6 +115,7 @@ fn may_warn(plan: &Plan, program: &Program, message: &str) -> bool {
         || is_one_of(&ABOUT_CALLERS)
         || (program.ends.is_some() && message.starts_with(ABOUT_ENDS))
         || (lags && moves && is_one_of(&[ABOUT_LAG]))
+        || (plan.is_followed && message.starts_with(ABOUT_MEMBERS))
 }
 
 /// Returns which lines are repeated too often.
@@ -183,6 +186,9 @@ mod tests {
         assert!(may_warn(&calm, &ending, ABOUT_ENDS));
         assert!(!may_warn(&behind, &ending, "the journal is full"));
         assert!(!may_warn(&behind, &drawn, ABOUT_LAG) && !may_warn(&calm, &moving, ABOUT_LAG));
+        let following = Plan { is_followed: true, ..calm.clone() };
+        assert!(may_warn(&following, &moving, ABOUT_MEMBERS));
+        assert!(!may_warn(&calm, &moving, ABOUT_MEMBERS));
         assert!(may_warn(&behind, &moving, ABOUT_LAG) && may_warn(&behind, &ending, ABOUT_LAG));
     }
 

@@ -13,15 +13,21 @@ use crate::world::World;
 pub struct Moves {
     /// The longest time between two changes.
     pub pause: Duration,
+    /// The ensemble publishes the list, and all clients follow it.
+    pub is_published: bool,
 }
 
 impl Moves {
     /// Draws how often lists change.
     pub fn draw(draw: &mut Draw) -> Self {
-        Self { pause: draw.ms(500, 30_000) }
+        let pause = draw.ms(500, 30_000);
+        // Drawn apart, so that seeds from before still mean the same worlds.
+        let salt = u64::try_from(pause.as_micros()).unwrap_or(u64::MAX);
+        let is_published = Draw::new(salt ^ PUBLISHED_SALT).chance(PUBLISHED_PERCENT);
+        Self { pause, is_published }
     }
 
-    /// Gives another list to one client after the other, until the faults stop.
+    /// Gives another list to one client after the other, or to all, until the faults stop.
     pub async fn happen(self, world: Arc<World>, mut draw: Draw) {
         loop {
             let longest = u64::try_from(self.pause.as_millis()).unwrap_or(u64::MAX);
@@ -33,6 +39,10 @@ impl Moves {
             }
             let client = draw.size(0, world.count.saturating_sub(1));
             let members = members(&mut draw, world.plan.members);
+            if self.is_published {
+                publish(&world, &mut draw, &members);
+                continue;
+            }
             let names: Vec<String> = members.iter().map(|member| format!("m{member}")).collect();
             if let Some((handle, life)) = world.clients.get(client)
                 && handle.set_hosts(&names.join(",")).is_ok()
@@ -44,6 +54,21 @@ impl Moves {
     }
 }
 
+/// Publishes a configuration with these members. Now and then it is one that clients must not use:
+/// an older version, or one whose servers nobody can reach.
+fn publish(world: &World, draw: &mut Draw, members: &[usize]) {
+    let is_old = draw.chance(15);
+    let has_strangers = draw.chance(15);
+    let version = if is_old { world.publish_old() } else { world.publish(has_strangers) };
+    let line = |member: &usize| match has_strangers {
+        true => format!("server.{member}=x:1:2;127.0.0.1:{member}\n"),
+        false => format!("server.{member}=m{member}:2888:3888:participant;0.0.0.0:2181\n"),
+    };
+    let lines: String = members.iter().map(line).collect();
+    let text = format!("{lines}version={version:x}");
+    world.server.admin_set_data("/zookeeper/config", text.as_bytes());
+}
+
 /// Draws some members, or all of them.
 fn members(draw: &mut Draw, count: usize) -> Vec<usize> {
     let mut members: Vec<usize> = (0..count).filter(|_| draw.chance(60)).collect();
@@ -52,3 +77,7 @@ fn members(draw: &mut Draw, count: usize) -> Vec<usize> {
     }
     members
 }
+
+/// In how many of the worlds with lists that change the ensemble publishes them, in percent.
+const PUBLISHED_PERCENT: u64 = 30;
+const PUBLISHED_SALT: u64 = 0xe45e;

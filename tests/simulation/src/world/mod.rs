@@ -87,6 +87,16 @@ pub struct World {
     without_lease: Mutex<BTreeSet<usize>>,
     /// The clients of the sessions.
     sessions: Mutex<BTreeMap<SessionId, usize>>,
+    published: Mutex<Published>,
+}
+
+/// The versions of the configuration that the ensemble has published.
+#[derive(Debug, Default)]
+struct Published {
+    newest: i64,
+    /// The newest one with servers that can be used, unless a later one may have kept clients from
+    /// it.
+    expected: Option<i64>,
 }
 
 impl World {
@@ -116,7 +126,29 @@ impl World {
             freezer: Freezer::default(),
             without_lease: Mutex::default(),
             sessions: Mutex::default(),
+            published: Mutex::default(),
         }
+    }
+
+    /// Returns an older version of the configuration than the newest. Clients that begin now know no
+    /// other.
+    pub fn publish_old(&self) -> i64 {
+        let mut published = self.published.lock().unwrap_or_else(PoisonError::into_inner);
+        published.expected = None;
+        (published.newest - 1).max(0)
+    }
+
+    /// Returns the version that all clients use in the end, if it is known.
+    pub fn expected(&self) -> Option<i64> {
+        self.published.lock().unwrap_or_else(PoisonError::into_inner).expected
+    }
+
+    /// Returns a new version of the configuration.
+    pub fn publish(&self, has_strangers: bool) -> i64 {
+        let mut published = self.published.lock().unwrap_or_else(PoisonError::into_inner);
+        published.newest += 1;
+        published.expected = (!has_strangers).then_some(published.newest);
+        published.newest
     }
 
     /// Draws the options of the client of this number. With a ticket, it continues the session of
@@ -165,6 +197,9 @@ impl World {
         }
         if let Some(limit) = self.plan.outstanding {
             builder = builder.outstanding_limit(limit);
+        }
+        if self.plan.is_followed {
+            builder = builder.follow_ensemble();
         }
         if let Some(ticket) = ticket {
             builder = builder.resume(ticket);

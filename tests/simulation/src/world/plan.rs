@@ -214,6 +214,8 @@ pub struct Plan {
     pub has_watchers: bool,
     /// Whether a lock that is held stays so: nothing goes wrong, nothing is slow, and nobody moves.
     pub is_steady: bool,
+    /// Whether clients use the servers that the ensemble publishes.
+    pub is_followed: bool,
 }
 
 impl Plan {
@@ -273,6 +275,7 @@ impl Plan {
             is_nervous: false,
             has_watchers: false,
             is_steady: false,
+            is_followed: false,
         };
         plan.draw_more(&mut Draw::new(draw.seed() ^ SALT))
     }

@@ -159,6 +159,10 @@ impl Transport for Tls {
     fn has_identity(&self) -> bool {
         self.settings().has_client_certificate()
     }
+
+    fn uses_secure_port(&self) -> bool {
+        true
+    }
 }
 
 fn not_read(within: Duration) -> TlsFailure {

@@ -8,7 +8,7 @@ use crate::error::{OpError, Outcome};
 use crate::host::Host;
 use crate::machine::cause::DisconnectCause;
 use crate::machine::event::Event;
-use crate::machine::hosts::Attempt;
+use crate::machine::hosts::{Attempt, Hosts};
 use crate::machine::inflight::Purpose;
 use crate::machine::sample::Fate;
 use crate::machine::status::Change;
@@ -68,7 +68,7 @@ impl SessionMachine {
         self.timers.get(Timer::Reconnect)
     }
 
-    /// Returns the number of servers.
+    /// Returns the number of servers, including those to fall back to.
     pub(crate) fn server_count(&self) -> u32 {
         u32::try_from(self.hosts.len()).unwrap_or(u32::MAX)
     }
@@ -149,6 +149,21 @@ impl SessionMachine {
     /// Replaces the list of servers, which must not be empty. If the client has to move to another
     /// server, it does so when no reply is missing.
     pub fn set_hosts(&mut self, now: Time, hosts: Vec<Host>) {
+        self.replace_hosts(now, hosts, Hosts::replace);
+    }
+
+    /// Replaces the list like [`set_hosts`](Self::set_hosts) by the servers that the ensemble itself
+    /// names. When none of them can be reached, the client tries those of the list that it was given.
+    pub fn follow_hosts(&mut self, now: Time, hosts: Vec<Host>) {
+        self.replace_hosts(now, hosts, Hosts::follow);
+    }
+
+    fn replace_hosts(
+        &mut self,
+        now: Time,
+        hosts: Vec<Host>,
+        replace: impl FnOnce(&mut Hosts, Vec<Host>, Option<&Host>) -> bool,
+    ) {
         self.advance(now);
         let is_connected = matches!(
             self.link.phase,
@@ -156,7 +171,8 @@ impl SessionMachine {
         );
         let current = self.support.host();
         let has_left = current.as_ref().is_some_and(|current| !hosts.contains(current));
-        let must_move = self.hosts.replace(hosts, current.as_ref().filter(|_| is_connected));
+        let in_use = current.as_ref().filter(|_| is_connected);
+        let must_move = replace(&mut self.hosts, hosts, in_use);
         if must_move && !self.is_closing {
             self.leave(DisconnectCause::HostsChanged);
         } else if has_left && matches!(self.link.phase, Phase::Connecting | Phase::Handshaking(_)) {
