@@ -5,6 +5,7 @@ use std::fmt;
 
 use bytes::Bytes;
 use jute_codec::SaslToken;
+use md5::{Digest as _, Md5};
 
 use super::directives::{Directives, Malformed, parse, quoted};
 use super::mechanism::{Exchange, Mechanism};
@@ -47,7 +48,7 @@ impl Mechanism for DigestMd5 {
     fn begin(&self, _: &Host, random: [u8; 16]) -> Result<(Box<dyn Exchange>, Bytes), SaslFailure> {
         let exchange = DigestExchange {
             credentials: self.clone(),
-            cnonce: format!("{:032x}", u128::from_be_bytes(random)),
+            cnonce: hex(&random),
             expected_proof: None,
         };
         // The first message is empty: the server begins with a challenge.
@@ -108,24 +109,27 @@ impl DigestExchange {
 /// Returns the hexadecimal form of H(A1), as RFC 2831 calls it.
 fn key(name: &str, realm: &str, password: &str, nonce: &str, cnonce: &str) -> String {
     let secret = [&*text(name), &*text(realm), &*text(password)].join(&b':');
-    let mut hash = md5::Context::new();
-    hash.consume(md5::compute(secret).0);
-    hash.consume(format!(":{nonce}:{cnonce}"));
-    format!("{:x}", hash.finalize())
+    let mut hash = Md5::new();
+    hash.update(Md5::digest(secret));
+    hash.update(format!(":{nonce}:{cnonce}"));
+    hex(&hash.finalize())
 }
 
 /// Returns the proof of the client, whose method is `AUTHENTICATE`, or of the server, which has no
 /// method.
 fn proof(key: &str, nonce: &str, cnonce: &str, method: &str) -> String {
-    let request = md5::compute(format!("{method}:{URI}"));
-    let all = format!("{key}:{nonce}:00000001:{cnonce}:auth:{request:x}");
-    format!("{:x}", md5::compute(all))
+    let request = hex(&Md5::digest(format!("{method}:{URI}")));
+    hex(&Md5::digest(format!("{key}:{nonce}:00000001:{cnonce}:auth:{request}")))
 }
 
 /// Encodes text for the hash: in ISO 8859-1 if possible, and otherwise in UTF-8.
 fn text(text: &str) -> Vec<u8> {
     let narrow: Option<Vec<u8>> = text.chars().map(|letter| u8::try_from(letter).ok()).collect();
     narrow.unwrap_or_else(|| text.as_bytes().to_vec())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn refuse(malformed: Malformed) -> SaslFailure {
@@ -162,9 +166,9 @@ mod tests {
     #[test]
     fn the_key_is_that_of_the_specification() {
         let key = key("chris", "elwood.innosoft.com", "secret", "OA6MG9tEQGm2hh", "OA6MHXh6VqTrRk");
-        let request = md5::compute("AUTHENTICATE:imap/elwood.innosoft.com");
-        let response = format!("{key}:OA6MG9tEQGm2hh:00000001:OA6MHXh6VqTrRk:auth:{request:x}");
-        assert_eq!(format!("{:x}", md5::compute(response)), "d388dad90d4bbd760a152321f2143af7");
+        let request = hex(&Md5::digest("AUTHENTICATE:imap/elwood.innosoft.com"));
+        let response = format!("{key}:OA6MG9tEQGm2hh:00000001:OA6MHXh6VqTrRk:auth:{request}");
+        assert_eq!(hex(&Md5::digest(response)), "d388dad90d4bbd760a152321f2143af7");
     }
 
     #[test]
