@@ -106,7 +106,7 @@ fn locks(out: &mut String) {
     let (chroot, missing) = ("/app".to_owned(), "/l".to_owned());
     messages!(
         out,
-        FailedAction { Check, Create, Delete, DeleteChild, List, Read, ReadChild, Write },
+        FailedAction { Check, Create, Delete, DeleteChild, List, Read, ReadAcl, ReadChild, Write },
         [
             FailedAction::Check,
             FailedAction::Create,
@@ -114,6 +114,7 @@ fn locks(out: &mut String) {
             FailedAction::DeleteChild,
             FailedAction::List,
             FailedAction::Read,
+            FailedAction::ReadAcl,
             FailedAction::ReadChild,
             FailedAction::Write,
         ]
