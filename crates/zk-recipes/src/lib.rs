@@ -278,7 +278,7 @@ pub use crate::{
     presence::{Absence, Presence, PresenceBuilder, PresenceError, PresenceState},
     rw::{DowngradeError, ReadGuard, RwLock, RwNaming, WriteGuard},
     semaphore::{PermitGuard, PermitLimit, Semaphore},
-    settled::{NewZnode, SettledClient, SettledError},
+    settled::{AclInForce, ConfigInForce, NewZnode, SettledClient, SettledError},
     shared_value::{SharedValue, SharedValueBuilder, ValueChanges, ValueError, Versioned},
     tree::Tree,
     work_queue::{

@@ -306,13 +306,23 @@ fn others(out: &mut String) {
     let outcome = Outcome::Unknown;
     messages!(
         out,
-        SettledError { Recipe, Refused, SessionEnded, Unknown },
+        SettledError { LockLost, Overtaken, Recipe, Refused, Replaced, SessionEnded, Unknown },
         [
+            SettledError::LockLost(LostReason::ZnodeDeleted),
+            SettledError::Overtaken { target: Target::new(OpCode::RECONFIG, "/zookeeper/config") },
             SettledError::Recipe(RecipeError::Closed),
             SettledError::Refused {
                 index: 0,
                 code: ErrorCode::NO_NODE,
                 target: Target::new(OpCode::SET_DATA, "/accounts/7"),
+            },
+            SettledError::Replaced {
+                target: Target::new(OpCode::SET_ACL, "/accounts/7"),
+                is_applied: true,
+            },
+            SettledError::Replaced {
+                target: Target::new(OpCode::SET_ACL, "/accounts/7"),
+                is_applied: false,
             },
             SettledError::SessionEnded { outcome },
             SettledError::SessionEnded { outcome: Outcome::NotApplied },

@@ -1,9 +1,13 @@
 //! Operations of the client that are repeated until their outcome is known.
 
 mod again;
+mod change;
 mod error;
+mod guarded;
 mod markers;
 mod reads;
+mod set_acl;
+mod set_config;
 mod write;
 
 use std::fmt;
@@ -20,6 +24,8 @@ use zk_session::{
 };
 
 pub use self::error::SettledError;
+pub use self::set_acl::AclInForce;
+pub use self::set_config::ConfigInForce;
 
 use self::markers::Markers;
 use self::write::{Ancestors, Applied, Profile, Write, write};
@@ -68,7 +74,8 @@ use crate::timed_out::MayTimeOut;
 /// [`SettledError::SessionEnded`], because the marker has ended too.
 ///
 /// **Costs.** A read is one request. A write is one transaction of two operations; a marker that is
-/// new is created in the same transaction.
+/// new is created in the same transaction. No transaction can contain [`set_acl`](Self::set_acl) and
+/// [`reconfig`](Self::reconfig), which are one request if the version is given, and otherwise two.
 ///
 /// **Permissions.** In addition to those of the operation, CREATE, DELETE and READ on the directory
 /// of the markers. Whoever may write or delete there can make outcomes unknown, or worse, make an
