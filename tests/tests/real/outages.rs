@@ -19,8 +19,8 @@ use crate::{Part, SERVER, address, variable};
 
 /// Time after which writes renew the lease, and it no longer depends on the handshake.
 const STEADY: Duration = Duration::from_secs(35);
-/// Interval between two looks at the state of a holder that has not lost the lock.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// How long a holder that has not lost the lock continues after an outage.
+const RESUMED: Duration = Duration::from_secs(2);
 /// Lengths of outages: below the interval of the renewing writes, below the time after which a
 /// client leaves a silent server, below the lease, and above the lease. All are below the session
 /// timeout.
@@ -108,23 +108,19 @@ async fn endure<H: Case, W: Case>(
     let mut before: Vec<_> = waiters.iter().map(|party| party.meter.counted()).collect();
     turn.wait().await;
     turn.wait().await;
+    let mut free;
     let state = held.state();
     let is_lost = matches!(state, LockState::Lost(_));
     assert_eq!(is_lost, seconds > SURVIVED_SECONDS, "{label}: {state:?}");
-    let status = zk_tests::wait::status(&first.client, "a connection", |now| {
-        now.state == SessionState::Connected
-    });
-    status.await;
-    // The client removes the znode of a lost lock as soon as it is connected.
-    let mut free = Instant::now();
-    if !is_lost {
-        // The first write on the new connection renews the lease.
-        let resumed = async {
-            while held.state() == LockState::AtRisk {
-                tokio::time::sleep(LOOK_EVERY).await;
-            }
-        };
-        soon(&label, resumed).await;
+    if is_lost {
+        // The client removes the znode of the lost lock as soon as it is connected.
+        let status = zk_tests::wait::status(&first.client, "a connection", |now| {
+            now.state == SessionState::Connected
+        });
+        status.await;
+        free = Instant::now();
+    } else {
+        tokio::time::sleep(RESUMED).await;
         assert_eq!(held.state(), LockState::Held, "{label}");
         free = Instant::now();
         held.release().await.expect("it is connected");
