@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytestring::ByteString;
 use jute_codec::{Acl, ClientInfo, ErrorCode, Id, Permissions};
-use sha1_smol::Sha1;
+use sha1::{Digest as _, Sha1};
 
 use crate::config::ServerConfig;
 use crate::order::Order;
@@ -165,7 +165,7 @@ pub(crate) fn redacted(acl: &[Acl]) -> Vec<Acl> {
 fn digest(auth: &[u8]) -> String {
     let text = String::from_utf8_lossy(auth);
     let user = text.split(':').next().unwrap_or_default();
-    format!("{user}:{}", STANDARD.encode(Sha1::from(auth).digest().bytes()))
+    format!("{user}:{}", STANDARD.encode(Sha1::digest(auth)))
 }
 
 /// Returns whether the id has the form of a Kerberos name: `service/host@realm`, where only the

@@ -8,6 +8,7 @@ use std::fmt;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use md5::{Digest as _, Md5};
 
 /// All ZooKeeper servers use these names, no matter what they are called.
 const REALM: &str = "zk-sasl-md5";
@@ -75,10 +76,10 @@ impl Exchange {
 /// Returns 40 characters.
 fn nonce(seed: u64) -> String {
     let half = |salt: u8| {
-        let mut half = md5::Context::new();
-        half.consume([salt]);
-        half.consume(seed.to_be_bytes());
-        half.finalize().0
+        let mut half = Md5::new();
+        half.update([salt]);
+        half.update(seed.to_be_bytes());
+        half.finalize()
     };
     let bytes: Vec<u8> = half(0).into_iter().chain(half(1)).take(30).collect();
     STANDARD.encode(bytes)
@@ -99,9 +100,9 @@ fn verify(token: &[u8], nonce: &str, users: &Users) -> Option<Round> {
         && authorized == user;
     let password = users.0.get(user).filter(|_| is_expected)?;
 
-    let mut secret = md5::Context::new();
+    let mut secret = Md5::new();
     for part in [user, ":", REALM, ":", password] {
-        secret.consume(encoded(part));
+        secret.update(encoded(part));
     }
     let mut a1 = secret.finalize().to_vec();
     a1.extend_from_slice(format!(":{nonce}:{cnonce}").as_bytes());
@@ -109,8 +110,8 @@ fn verify(token: &[u8], nonce: &str, users: &Users) -> Option<Round> {
         a1.extend_from_slice(format!(":{authzid}").as_bytes());
     }
     let proof = |method: &str| {
-        let (key, a2) = (md5::compute(&a1), md5::compute(format!("{method}:{URI}")));
-        format!("{:x}", md5::compute(format!("{key:x}:{nonce}:00000001:{cnonce}:auth:{a2:x}")))
+        let a2 = hex(format!("{method}:{URI}").as_bytes());
+        hex(format!("{}:{nonce}:00000001:{cnonce}:auth:{a2}", hex(&a1)).as_bytes())
     };
     let is_right = field("response") == Some(proof("AUTHENTICATE").as_str());
     is_right.then(|| Round::Complete(user.to_owned(), format!("rspauth={}", proof(""))))
@@ -120,6 +121,10 @@ fn verify(token: &[u8], nonce: &str, users: &Users) -> Option<Round> {
 fn encoded(text: &str) -> Vec<u8> {
     let latin: Option<Vec<u8>> = text.chars().map(|c| u8::try_from(c).ok()).collect();
     latin.unwrap_or_else(|| text.as_bytes().to_vec())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    Md5::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Parses `name=value` pairs, separated by commas. A value may be quoted. Returns `None` if the text
