@@ -47,10 +47,18 @@ impl Again<'_> {
                 None => Ok(()),
             };
             let error = match passed {
-                Ok(()) => match operation.await {
-                    Ok(found) => return Ok(found),
-                    Err(error) => error,
-                },
+                Ok(()) => {
+                    let mut found = operation.await;
+                    // The client may permit fewer requests than these two. Behind a barrier that has
+                    // passed, a read is as good later.
+                    if has_barrier && matches!(found, Err(OpError::QueueFull { .. })) {
+                        found = until(client, issue(client), deadline).await;
+                    }
+                    match found {
+                        Ok(found) => return Ok(found),
+                        Err(error) => error,
+                    }
+                }
                 Err(error) => error,
             };
             if matches!(error, OpError::TimedOut { .. }) {
