@@ -56,7 +56,7 @@
 //! | a number to which each addition counts once | [`Counter`] | [`CounterChanges`] |
 //! | a copy of a znode, its children or a tree | [`Cache`] | [`CachedNode`], [`CacheEvent`] |
 //! | missing paths created, subtrees deleted | [`Tree`] | |
-//! | single operations whose outcome is known | [`SettledClient`] | [`NewZnode`] |
+//! | single operations whose outcome is known | [`SettledClient`] | [`NewZnode`], [`AclInForce`], [`ConfigInForce`] |
 //!
 //! # All items by topic
 //!

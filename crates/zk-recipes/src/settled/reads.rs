@@ -35,6 +35,8 @@ pub(super) const CONFIG: &str = "/zookeeper/config";
 impl SettledClient {
     /// Reads the data and metadata of a znode. Needs READ.
     ///
+    /// Repeated after a lost connection. **Cancel safe**.
+    ///
     /// # Errors
     ///
     /// Those of all reads, see above.
@@ -45,6 +47,8 @@ impl SettledClient {
     /// Like [`get_data`](Self::get_data), and watches the znode, as
     /// [`Client::get_data_and_watch`] does.
     ///
+    /// Repeated after a lost connection. **Cancel safe**.
+    ///
     /// # Errors
     ///
     /// Those of all reads, see above.
@@ -53,6 +57,8 @@ impl SettledClient {
     }
 
     /// Lists the names of a znode's children, in no particular order. Needs READ.
+    ///
+    /// Repeated after a lost connection. **Cancel safe**.
     ///
     /// # Errors
     ///
@@ -63,6 +69,8 @@ impl SettledClient {
 
     /// Like [`get_children`](Self::get_children), and watches the children, as
     /// [`Client::get_children_and_watch`] does.
+    ///
+    /// Repeated after a lost connection. **Cancel safe**.
     ///
     /// # Errors
     ///
@@ -77,6 +85,8 @@ impl SettledClient {
     /// Lists the names of a znode's children, in no particular order, and reads the znode's own
     /// metadata. Needs READ.
     ///
+    /// Repeated after a lost connection. **Cancel safe**.
+    ///
     /// # Errors
     ///
     /// Those of all reads, see above.
@@ -85,6 +95,8 @@ impl SettledClient {
     }
 
     /// Like [`get_children_with_stat`](Self::get_children_with_stat), and watches the children.
+    ///
+    /// Repeated after a lost connection. **Cancel safe**.
     ///
     /// # Errors
     ///
@@ -99,6 +111,8 @@ impl SettledClient {
     /// Reads the metadata of a znode. Returns `None` if it does not exist. Servers since 3.8.4 and
     /// 3.9.2 need READ.
     ///
+    /// Repeated after a lost connection. **Cancel safe**.
+    ///
     /// # Errors
     ///
     /// Those of all reads, see above.
@@ -107,6 +121,8 @@ impl SettledClient {
     }
 
     /// Like [`exists`](Self::exists), and watches the znode, whether it exists or not.
+    ///
+    /// Repeated after a lost connection. **Cancel safe**.
     ///
     /// # Errors
     ///
@@ -118,6 +134,8 @@ impl SettledClient {
     /// Reads the access control list and the metadata of a znode. Needs READ or ADMIN; without ADMIN,
     /// newer servers hide the passwords of `digest` identities.
     ///
+    /// Repeated after a lost connection. **Cancel safe**.
+    ///
     /// # Errors
     ///
     /// Those of all reads, see above.
@@ -127,6 +145,8 @@ impl SettledClient {
 
     /// Executes several reads in one request, as [`Client::multi_read`] does. Servers know it since
     /// 3.6.
+    ///
+    /// Repeated after a lost connection. **Cancel safe**.
     ///
     /// # Errors
     ///
@@ -141,6 +161,8 @@ impl SettledClient {
     /// Counts all descendants of a znode, as [`Client::count_descendants`] does. Servers know it since
     /// 3.6. Needs READ.
     ///
+    /// Repeated after a lost connection. **Cancel safe**.
+    ///
     /// # Errors
     ///
     /// Those of all reads, see above.
@@ -152,6 +174,8 @@ impl SettledClient {
     /// session ends in between, these are the znodes of the session that follows. Servers know it
     /// since 3.6.
     ///
+    /// Repeated after a lost connection. **Cancel safe**.
+    ///
     /// # Errors
     ///
     /// Those of all reads, see above.
@@ -162,6 +186,8 @@ impl SettledClient {
     /// Lists the identities that the server attributes to the connection on which the reply arrives,
     /// as [`Client::who_am_i`] does. Servers know it since 3.7.
     ///
+    /// Repeated after a lost connection. **Cancel safe**.
+    ///
     /// # Errors
     ///
     /// Those of all reads, see above.
@@ -171,6 +197,8 @@ impl SettledClient {
 
     /// Reads the configuration of the ensemble, as [`Client::get_config`] does.
     ///
+    /// Repeated after a lost connection. **Cancel safe**.
+    ///
     /// # Errors
     ///
     /// Those of all reads, see above.
@@ -179,6 +207,8 @@ impl SettledClient {
     }
 
     /// Like [`get_config`](Self::get_config), and watches the configuration.
+    ///
+    /// Repeated after a lost connection. **Cancel safe**.
     ///
     /// # Errors
     ///
@@ -190,6 +220,8 @@ impl SettledClient {
     /// Sets a watch that stays, as [`Client::watch`] does. The stream is returned with the reply that
     /// sets the watch; all later changes are reported, until the session ends. Servers know it since
     /// 3.6. Needs READ.
+    ///
+    /// Repeated after a lost connection. **Cancel safe**.
     ///
     /// # Errors
     ///
@@ -206,6 +238,8 @@ impl SettledClient {
     /// Waits until a server has applied everything that was committed before the call, by any client,
     /// as [`Client::catch_up`] does. Later reads of the session are not older.
     ///
+    /// Repeated after a lost connection. **Cancel safe**.
+    ///
     /// # Errors
     ///
     /// Those of all reads, see above.
@@ -215,6 +249,8 @@ impl SettledClient {
 
     /// Sends a sync, as [`Client::sync`] does, until there is a reply. What a sync does not prove, its
     /// repetition does not prove either; prefer [`catch_up`](Self::catch_up).
+    ///
+    /// Repeated after a lost connection. **Cancel safe**.
     ///
     /// # Errors
     ///
