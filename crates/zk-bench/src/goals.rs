@@ -109,6 +109,14 @@ const GOALS: &[Goal] = &[
             Bound::AtMost(3.0),
         )
     },
+    Goal {
+        noise: Noise::Usual,
+        ..single("9 settled read to a plain one", "settled", "get_vs_plain", Bound::AtMost(1.05))
+    },
+    Goal {
+        noise: Noise::Usual,
+        ..single("  settled write to a plain one", "settled", "set_vs_plain", Bound::AtMost(1.05))
+    },
     ratio("8 eight tasks, multi to current", TASKS, "per_s", TASKS_CURRENT, Bound::AtLeast(0.9)),
 ];
 

@@ -20,6 +20,7 @@ mod pipelined;
 mod queue;
 mod report;
 mod sessions;
+mod settled;
 mod wire;
 
 use std::process::ExitCode;
@@ -89,6 +90,7 @@ async fn through_the_library(options: &Options) -> Outcome<Report> {
         Workload::HeldLocks => sessions::holding(options).await,
         Workload::ReconnectWatches => sessions::reconnect(options).await,
         Workload::Queue => queue::run(options).await,
+        Workload::Settled => settled::run(options).await,
         Workload::Codec => Ok(Report::new(options).figures(codec::run(options.duration()))),
         Workload::Goals => unreachable!("goals run without a runtime"),
     }
@@ -108,6 +110,7 @@ fn floor(options: &Options) -> Outcome<Report> {
              that of lock-uncontended"
                 .into(),
         ),
+        Workload::Settled => Err("settled always measures the plain operations too".into()),
         Workload::Codec => Err("codec always measures its floor, a copy of the same bytes".into()),
         Workload::Goals => Err("goals always measure their floors".into()),
     }

@@ -85,6 +85,8 @@ pub(crate) enum Workload {
     ReconnectWatches,
     /// --n waiters of one lock, then hand-offs.
     Queue,
+    /// Reads and writes that settle, alternating with plain ones.
+    Settled,
     /// Encoding and decoding, without a server.
     Codec,
     /// The comparisons of docs/internals/performance.md; fails if a goal is not met.
@@ -101,7 +103,8 @@ impl Workload {
             | Self::TryBusy
             | Self::GetPipelined
             | Self::SetPipelined
-            | Self::CreatePipelined => true,
+            | Self::CreatePipelined
+            | Self::Settled => true,
             Self::IdleSessions
             | Self::HeldLocks
             | Self::ReconnectWatches

@@ -20,6 +20,8 @@ pub enum FailedAction {
     List,
     /// Read a znode.
     Read,
+    /// Read the access control list of a znode.
+    ReadAcl,
     /// Read a child of a directory.
     ReadChild,
     /// Write the data of a znode.
@@ -35,6 +37,7 @@ impl fmt::Display for FailedAction {
             Self::DeleteChild => "delete a child of",
             Self::List => "list",
             Self::Read => "read",
+            Self::ReadAcl => "read the access control list of",
             Self::ReadChild => "read a child of",
             Self::Write => "write",
         })

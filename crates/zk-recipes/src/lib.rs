@@ -56,7 +56,7 @@
 //! | a number to which each addition counts once | [`Counter`] | [`CounterChanges`] |
 //! | a copy of a znode, its children or a tree | [`Cache`] | [`CachedNode`], [`CacheEvent`] |
 //! | missing paths created, subtrees deleted | [`Tree`] | |
-//! | single operations whose outcome is known | [`SettledClient`] | [`NewZnode`], [`ZnodeChanges`] |
+//! | single operations whose outcome is known | [`SettledClient`] | [`NewZnode`], [`AclInForce`], [`ConfigInForce`], [`ZnodeChanges`] |
 //!
 //! # All items by topic
 //!
@@ -283,7 +283,7 @@ pub use crate::{
     presence::{Absence, Presence, PresenceBuilder, PresenceError, PresenceState},
     rw::{DowngradeError, ReadGuard, RwLock, RwNaming, WriteGuard},
     semaphore::{PermitGuard, PermitLimit, Semaphore},
-    settled::{NewZnode, SettledClient, SettledError, ZnodeChanges},
+    settled::{AclInForce, ConfigInForce, NewZnode, SettledClient, SettledError, ZnodeChanges},
     shared_value::{SharedValue, SharedValueBuilder, ValueChanges, ValueError, Versioned},
     tree::Tree,
     work_queue::{

@@ -106,7 +106,7 @@ fn locks(out: &mut String) {
     let (chroot, missing) = ("/app".to_owned(), "/l".to_owned());
     messages!(
         out,
-        FailedAction { Check, Create, Delete, DeleteChild, List, Read, ReadChild, Write },
+        FailedAction { Check, Create, Delete, DeleteChild, List, Read, ReadAcl, ReadChild, Write },
         [
             FailedAction::Check,
             FailedAction::Create,
@@ -114,6 +114,7 @@ fn locks(out: &mut String) {
             FailedAction::DeleteChild,
             FailedAction::List,
             FailedAction::Read,
+            FailedAction::ReadAcl,
             FailedAction::ReadChild,
             FailedAction::Write,
         ]
@@ -305,13 +306,23 @@ fn others(out: &mut String) {
     let outcome = Outcome::Unknown;
     messages!(
         out,
-        SettledError { Recipe, Refused, SessionEnded, Unknown },
+        SettledError { LockLost, Overtaken, Recipe, Refused, Replaced, SessionEnded, Unknown },
         [
+            SettledError::LockLost(LostReason::ZnodeDeleted),
+            SettledError::Overtaken { target: Target::new(OpCode::RECONFIG, "/zookeeper/config") },
             SettledError::Recipe(RecipeError::Closed),
             SettledError::Refused {
                 index: 0,
                 code: ErrorCode::NO_NODE,
                 target: Target::new(OpCode::SET_DATA, "/accounts/7"),
+            },
+            SettledError::Replaced {
+                target: Target::new(OpCode::SET_ACL, "/accounts/7"),
+                is_applied: true,
+            },
+            SettledError::Replaced {
+                target: Target::new(OpCode::SET_ACL, "/accounts/7"),
+                is_applied: false,
             },
             SettledError::SessionEnded { outcome },
             SettledError::SessionEnded { outcome: Outcome::NotApplied },

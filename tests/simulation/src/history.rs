@@ -5,7 +5,7 @@ use std::fmt::{self, Write as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use jute_codec::SessionId;
+use jute_codec::{OpCode, SessionId};
 use tokio::time::Instant;
 
 use crate::program::ends::EndKind;
@@ -177,6 +177,14 @@ pub enum What {
     Copied { cache: Id, root: String, shown: Vec<Copied>, real: Vec<Copied> },
     /// A caller knows how its write of a path that no other call writes has ended.
     Wrote { path: String, told: Told },
+    /// A caller knows how a settled operation has ended, and which transaction was its own, if it knows
+    /// that too.
+    Settled { op: OpCode, path: String, told: Told, zxid: Option<i64> },
+    /// A caller knows that a znode has the list that it was to set, but not who has set it.
+    InForce { path: String },
+    /// A caller has read a znode behind a barrier: its czxid and its mzxid, if it exists. The servers
+    /// had committed these zxids when the call began and when it ended.
+    Looked { path: String, from: i64, to: i64, state: Option<(i64, i64)> },
     /// A call of a barrier has succeeded. The servers had committed these zxids when it began and when
     /// it ended, and meanwhile the barrier was open, or closed.
     Passed { name: &'static str, barrier: String, is_open: bool, from: i64, to: i64 },

@@ -123,6 +123,9 @@ pub fn drawn(draw: &mut Draw, cuts: &Cuts) -> (Plan, Program) {
     if let Some(seed) = plan.focus {
         focus::narrow(&mut plan, &mut program, seed);
     }
+    if plan.blind.is_none() {
+        program.settle(draw);
+    }
     if plan.is_hasty {
         program.steps *= HASTY_STEPS;
     }

@@ -3,12 +3,15 @@
 //! what it has applied must be what the callers were told.
 
 mod cancelling;
+mod changes;
 mod costs;
 mod cuts;
 mod expiry;
 mod lagging;
 mod refusals;
+mod rows;
 mod sequential;
+mod table;
 
 use std::time::Duration;
 

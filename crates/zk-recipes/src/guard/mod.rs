@@ -99,6 +99,10 @@ impl<K: Kind> Guard<K> {
         Self { hold, keeper: Some(keeper), presence: Arc::default(), kind: PhantomData }
     }
 
+    pub(crate) fn hold(&self) -> &Arc<Hold> {
+        &self.hold
+    }
+
     /// Waits until there is a lease, if there is none yet.
     pub(crate) fn first_held(&self) -> impl Future<Output = Result<(), Stopped>> + '_ {
         self.hold.first_held()
@@ -356,6 +360,8 @@ impl<K: Queued> Guard<K> {
     /// whether repeating the transaction is harmless: the check passes again even if the first
     /// transaction was applied. A transaction can be repeated if it creates a unique name, or
     /// contains a `set_data` at a version.
+    /// [`SettledClient::commit_under`](crate::SettledClient::commit_under) repeats any transaction, and
+    /// applies it once.
     ///
     /// **Cancel safe** like [`Op`](zk_session::Op): dropping the future withdraws a request that
     /// was not sent; a request that was sent may be applied. So does a [timeout](Call::timeout), which

@@ -6,9 +6,10 @@ use zk_session::{ConfigError, Outcome, Target};
 
 use crate::action::because;
 use crate::error::RecipeError;
+use crate::lock::error::LostReason;
 use crate::timed_out::{MayTimeOut, TimedOut};
 
-/// Why an operation of a [`SettledClient`](crate::SettledClient) was not applied, or, in two cases,
+/// Why an operation of a [`SettledClient`](crate::SettledClient) was not applied, or, in few cases,
 /// may have been: see [`outcome`](Self::outcome).
 #[derive(Clone, Eq, Error, PartialEq)]
 #[non_exhaustive]
@@ -32,6 +33,31 @@ pub enum SettledError {
         /// The operation and its path.
         target: Target,
     },
+    /// The lock of the guard is lost, so the transaction was not applied, and never will be.
+    #[error("the lock is lost, so nothing was applied: {0}")]
+    LockLost(LostReason),
+    /// A reply was lost, and other clients have changed or deleted what was to be written since. So
+    /// nobody can know whether the operation was applied. It will not be applied any more.
+    #[error(
+        "nobody can know whether a request to {target} was applied: its reply was lost, and others \
+         have changed it since"
+    )]
+    Overtaken {
+        /// The operation and its path.
+        target: Target,
+    },
+    /// The znode was deleted, and another one was created at its path.
+    #[error(
+        "another znode has replaced the one whose list was to be set; the request to {target} {}",
+        if *.is_applied { "was applied to the other one" } else { "may have been applied to either" }
+    )]
+    Replaced {
+        /// The operation and its path.
+        target: Target,
+        /// Whether the operation was applied to the other znode. If not, a reply was lost, and it may
+        /// have been applied to either of them; it will not be applied any more.
+        is_applied: bool,
+    },
     /// The session ended in between. If the outcome is `Unknown`, the operation was applied at most
     /// once. Ephemeral znodes that it has created are gone, or soon will be.
     #[error("the session has ended in between; the operation {outcome}")]
@@ -54,9 +80,11 @@ impl SettledError {
     /// Returns what is known about the effect of the operation.
     pub fn outcome(&self) -> Outcome {
         match self {
-            Self::Recipe(_) | Self::Refused { .. } => Outcome::NotApplied,
+            Self::LockLost(_) | Self::Recipe(_) | Self::Refused { .. } => Outcome::NotApplied,
             Self::SessionEnded { outcome } => *outcome,
-            Self::Unknown { .. } => Outcome::Unknown,
+            Self::Overtaken { .. } | Self::Replaced { .. } | Self::Unknown { .. } => {
+                Outcome::Unknown
+            }
         }
     }
 
@@ -75,7 +103,11 @@ impl MayTimeOut for SettledError {
     fn timed_out_mut(&mut self) -> Option<&mut TimedOut> {
         match self {
             Self::Recipe(error) | Self::Unknown { cause: error } => error.timed_out_mut(),
-            Self::Refused { .. } | Self::SessionEnded { .. } => None,
+            Self::LockLost(_)
+            | Self::Overtaken { .. }
+            | Self::Refused { .. }
+            | Self::Replaced { .. }
+            | Self::SessionEnded { .. } => None,
         }
     }
 }

@@ -1,10 +1,15 @@
 //! Operations of the client that are repeated until their outcome is known.
 
-mod changes;
+mod again;
+mod change;
 mod error;
-mod machine;
+mod guarded;
 mod markers;
+mod reads;
+mod set_acl;
+mod set_config;
 mod write;
+mod znode_changes;
 
 use std::fmt;
 use std::future::Future;
@@ -13,27 +18,22 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use bytestring::ByteString;
-use jute_codec::{MultiOp, MultiResult, ReadRequest, Request, Response};
-use zk_session::recipe::{Operation, Session};
+use jute_codec::{MultiOp, MultiResult};
+use zk_session::recipe::Session;
 use zk_session::{
     Acl, Client, ConfigError, CreateOptions, Multi, MultiOutcome, OpError, Stat, Time, Version,
 };
 
-pub use self::changes::ZnodeChanges;
 pub use self::error::SettledError;
+pub use self::set_acl::AclInForce;
+pub use self::set_config::ConfigInForce;
+pub use self::znode_changes::ZnodeChanges;
 
-use self::machine::Look;
 use self::markers::Markers;
-use self::write::{Ancestors, Applied, Profile, write};
-use crate::action::FailedAction;
+use self::write::{Ancestors, Applied, Profile, Write, write};
 use crate::engine::call::Call;
-use crate::engine::drive::run;
 use crate::error::{RecipeError, check_acl, check_path};
-use crate::machine::{exists, read};
 use crate::timed_out::MayTimeOut;
-
-/// What a path is for, in errors.
-const READ_PATH: &str = "path to read";
 
 /// The operations of a [`Client`], repeated across lost connections until their outcome is known.
 ///
@@ -76,7 +76,8 @@ const READ_PATH: &str = "path to read";
 /// [`SettledError::SessionEnded`], because the marker has ended too.
 ///
 /// **Costs.** A read is one request. A write is one transaction of two operations; a marker that is
-/// new is created in the same transaction.
+/// new is created in the same transaction. No transaction can contain [`set_acl`](Self::set_acl) and
+/// [`reconfig`](Self::reconfig), which are one request if the version is given, and otherwise two.
 ///
 /// **Permissions.** In addition to those of the operation, CREATE, DELETE and READ on the directory
 /// of the markers. Whoever may write or delete there can make outcomes unknown, or worse, make an
@@ -111,7 +112,7 @@ impl SettledClient {
     pub fn new(client: &Client, directory: &str) -> Result<Self, ConfigError> {
         check_path("directory of the markers", directory)?;
         let profile = Profile {
-            client: client.clone(),
+            client: Session::of(client).client(),
             directory: directory.into(),
             acl: Session::of(client).default_acl(),
             markers: Arc::new(Markers::new(client)),
@@ -142,72 +143,6 @@ impl SettledClient {
     #[must_use]
     pub fn behind_barrier(self) -> Self {
         Self { is_behind_barrier: true, ..self }
-    }
-
-    /// Reads the data and metadata of a znode.
-    ///
-    /// After a **connection loss**, the request is repeated, and no error is returned. **Cancel
-    /// safe**. Needs READ.
-    ///
-    /// # Errors
-    ///
-    /// [`RecipeError::Refused`] if a server refuses it, with `NO_NODE` if the znode does not exist;
-    /// [`RecipeError::TimedOut`] after a timeout; [`RecipeError::Closed`] and similar errors if the
-    /// client has stopped; [`RecipeError::Config`] if the path is invalid.
-    pub fn get_data(&self, path: &str) -> Call<(Bytes, Stat), RecipeError> {
-        let data_and_stat = |response| match response {
-            Some(Response::GetData(reply)) => (reply.data.unwrap_or_default(), reply.stat.into()),
-            other => unexpected(&other),
-        };
-        self.reading(path, FailedAction::Read, |path| read(path, None), data_and_stat)
-    }
-
-    /// Lists the names of a znode's children, in no particular order.
-    ///
-    /// After a **connection loss**, the request is repeated, and no error is returned. **Cancel
-    /// safe**. Needs READ.
-    ///
-    /// # Errors
-    ///
-    /// As for [`get_data`](Self::get_data).
-    pub fn get_children(&self, path: &str) -> Call<Vec<ByteString>, RecipeError> {
-        let list = |path| Operation::new(Request::GetChildren(ReadRequest { path, watch: false }));
-        let names = |response| match response {
-            Some(Response::GetChildren(names)) => names.iter().map(ByteString::from).collect(),
-            other => unexpected(&other),
-        };
-        self.reading(path, FailedAction::List, list, names)
-    }
-
-    /// Reads the metadata of a znode. Returns `None` if it does not exist.
-    ///
-    /// After a **connection loss**, the request is repeated, and no error is returned. **Cancel
-    /// safe**. Servers since 3.8.4 and 3.9.2 need READ.
-    ///
-    /// # Errors
-    ///
-    /// As for [`get_data`](Self::get_data), without `NO_NODE`.
-    pub fn exists(&self, path: &str) -> Call<Option<Stat>, RecipeError> {
-        let existence = |response| match response {
-            Some(Response::Exists(stat)) => Some(stat.into()),
-            None => None,
-            other @ Some(_) => unexpected(&other),
-        };
-        self.reading(path, FailedAction::Check, exists, existence)
-    }
-
-    /// Returns the states of a znode: what it is now, and what it is after each change. This does no
-    /// I/O. A [barrier](Self::behind_barrier) and the [timeout](Self::timeout) of this handle do not
-    /// concern it.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the path is not a valid absolute znode path.
-    pub fn changes(&self, path: &str) -> Result<ZnodeChanges, ConfigError> {
-        if path != "/" {
-            check_path(READ_PATH, path)?;
-        }
-        Ok(ZnodeChanges::new(&self.profile.client, path))
     }
 
     /// Creates a znode. An ephemeral one belongs to the session in which this call was first polled.
@@ -279,7 +214,9 @@ impl SettledClient {
                 Some(MultiResult::SetData(stat)) => Some(stat.into()),
                 _ => None,
             },
-            Applied::Lost(zxid) => write::written(&client, &path, zxid, deadline).await,
+            Applied::Lost(zxid) => {
+                write::found(&client, &path, zxid, |stat| stat.mzxid, deadline).await
+            }
         };
         self.writing(&about, self.operations(multi), None, stat)
     }
@@ -314,7 +251,7 @@ impl SettledClient {
     /// As for [`create`](Self::create).
     pub fn commit(&self, multi: Multi) -> Call<Option<Vec<MultiOutcome>>, SettledError> {
         let outcomes = async |_, applied, _| match applied {
-            Applied::Replied(results) => Some(results.into_iter().filter_map(outcome).collect()),
+            Applied::Replied(results) => Some(Session::outcomes(results)),
             Applied::Lost(_) => None,
         };
         self.writing(&self.profile.directory, self.operations(multi), None, outcomes)
@@ -349,7 +286,7 @@ impl SettledClient {
                 NewZnode { path, stat }
             }
             Applied::Lost(zxid) => {
-                let stat = write::created(&client, &path, zxid, deadline).await;
+                let stat = write::found(&client, &path, zxid, |stat| stat.czxid, deadline).await;
                 NewZnode { path: Some(path), stat }
             }
         };
@@ -372,28 +309,10 @@ impl SettledClient {
         self.call(path, async move |deadline| {
             check_acl("acl of the markers", &profile.client, &profile.acl)?;
             let operations = operations.map_err(invalid)?;
-            let applied = write(&profile, &operations, ancestors.as_ref(), deadline).await?;
+            let ancestors = ancestors.as_ref();
+            let request = Write { operations: &operations, ancestors, session: None };
+            let applied = write(&profile, &request, deadline).await?;
             Ok(found(profile.client, applied, deadline).await)
-        })
-    }
-
-    /// Creates a call that reads.
-    fn reading<T: Send + 'static>(
-        &self,
-        path: &str,
-        action: FailedAction,
-        operation: impl FnOnce(ByteString) -> Operation,
-        convert: impl FnOnce(Option<Response>) -> T + Send + 'static,
-    ) -> Call<T, RecipeError> {
-        let (client, path) = (self.profile.client.clone(), ByteString::from(path));
-        let operation = operation(path.clone());
-        let mut look = Look::new(path.clone(), action, operation, self.is_behind_barrier);
-        let about = path.clone();
-        self.call(&about, async move |deadline| {
-            if path != "/" {
-                check_path(READ_PATH, &path)?;
-            }
-            run(&client, &mut look, deadline).await.map(convert)
         })
     }
 
@@ -417,23 +336,6 @@ impl SettledClient {
 fn invalid(error: OpError) -> RecipeError {
     let OpError::InvalidPath { path, defect } = error else { return RecipeError::of_client(error) };
     ConfigError::Path { option: "path to write", path, defect }.into()
-}
-
-fn outcome(result: MultiResult) -> Option<MultiOutcome> {
-    Some(match result {
-        MultiResult::Check => MultiOutcome::Checked,
-        MultiResult::Create { path } => MultiOutcome::Created { path, stat: None },
-        MultiResult::Create2 { path, stat } => {
-            MultiOutcome::Created { path, stat: Some(stat.into()) }
-        }
-        MultiResult::Delete => MultiOutcome::Deleted,
-        MultiResult::SetData(stat) => MultiOutcome::DataSet(stat.into()),
-        MultiResult::Error(_) => return None,
-    })
-}
-
-fn unexpected(response: &Option<Response>) -> ! {
-    unreachable!("the codec decodes the reply to a read as such, not as {response:?}")
 }
 
 impl fmt::Debug for SettledClient {

@@ -14,7 +14,7 @@ use jute_codec::{
     Acl, CreateMode, ErrorCode, MultiOp, MultiResult, OpCode, ReadRequest, Request, Response,
 };
 use zk_session::recipe::{Operation, Session};
-use zk_session::{Client, OpError, Outcome, Stat, Target, Time, Version, Zxid};
+use zk_session::{Client, OpError, Outcome, SessionId, Stat, Target, Time, Version, Zxid};
 
 use super::error::SettledError;
 use super::markers::Markers;
@@ -57,18 +57,25 @@ pub(super) struct Ancestors {
     pub(super) acl: Vec<Acl>,
 }
 
+/// What is to be applied once.
+pub(super) struct Write<'a> {
+    pub(super) operations: &'a [MultiOp],
+    pub(super) ancestors: Option<&'a Ancestors>,
+    /// The session to which the operations belong, if the caller knows it.
+    pub(super) session: Option<SessionId>,
+}
+
 /// Applies the operations once, or finds out why they were not applied.
 pub(super) async fn write(
     profile: &Profile,
-    operations: &[MultiOp],
-    ancestors: Option<&Ancestors>,
+    &Write { operations, ancestors, session }: &Write<'_>,
     deadline: Option<Time>,
 ) -> Result<Applied, SettledError> {
     let Profile { client, directory, acl, markers, .. } = profile;
     let path = operations.first().map_or(directory, path_of);
     // An ephemeral znode is of no use to the caller in another session than the current one.
-    let is_bound = operations.iter().any(creates_ephemeral);
-    let bound = if is_bound { client.session_id() } else { None };
+    let is_bound = session.is_some() || operations.iter().any(creates_ephemeral);
+    let bound = session.or_else(|| if is_bound { client.session_id() } else { None });
     let (mut rounds, mut needs_new_marker) = (0, false);
     loop {
         let session = Session::of(client);
@@ -171,14 +178,14 @@ fn refused(operations: &[MultiOp], index: usize, code: ErrorCode) -> SettledErro
     SettledError::Refused { index, code, target: target.unwrap_or_default() }
 }
 
-fn not_applied(error: RecipeError) -> SettledError {
+pub(super) fn not_applied(error: RecipeError) -> SettledError {
     if error == RecipeError::SessionExpired {
         return SettledError::SessionEnded { outcome: Outcome::NotApplied };
     }
     SettledError::Recipe(error)
 }
 
-fn unknown(cause: RecipeError) -> SettledError {
+pub(super) fn unknown(cause: RecipeError) -> SettledError {
     if cause == RecipeError::SessionExpired {
         return SettledError::SessionEnded { outcome: Outcome::Unknown };
     }
@@ -197,26 +204,17 @@ async fn zxid_of(
     stat.filter(|stat| stat.version == version).map(|stat| stat.mzxid)
 }
 
-/// Returns the stat of the znode, if it is the one that this transaction has created.
-pub(super) async fn created(
+/// Returns the stat of the znode, if the field of it that this function returns is the zxid of the
+/// transaction: the transaction has created the znode, or was the last one to write its data.
+pub(super) async fn found(
     client: &Client,
     path: &ByteString,
     zxid: Option<Zxid>,
+    field: fn(&Stat) -> Zxid,
     deadline: Option<Time>,
 ) -> Option<Stat> {
     let [stat] = stats(client, [path.clone()].into(), deadline).await?.try_into().ok()?;
-    stat.filter(|stat| Some(stat.czxid) == zxid)
-}
-
-/// Returns the stat of the znode, if this transaction was the last one to write its data.
-pub(super) async fn written(
-    client: &Client,
-    path: &ByteString,
-    zxid: Option<Zxid>,
-    deadline: Option<Time>,
-) -> Option<Stat> {
-    let [stat] = stats(client, [path.clone()].into(), deadline).await?.try_into().ok()?;
-    stat.filter(|stat| Some(stat.mzxid) == zxid)
+    stat.filter(|stat| Some(field(stat)) == zxid)
 }
 
 /// Finds the sequential znode that this transaction has created from this path.

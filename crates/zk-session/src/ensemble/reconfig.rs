@@ -1,9 +1,11 @@
 //! Requests that change the members of the ensemble.
 
+use std::str::FromStr as _;
+
 use bytestring::ByteString;
 use jute_codec::ReconfigRequest;
 
-use super::config::ConfigVersion;
+use super::config::{ConfigVersion, EnsembleConfig};
 use super::member::Member;
 
 /// The value of the protocol that matches every version of the configuration.
@@ -73,6 +75,47 @@ impl Reconfig {
         self
     }
 
+    /// Returns the version that the configuration must have, if the change
+    /// [expects](Self::expect_version) one.
+    pub fn expected_version(&self) -> Option<ConfigVersion> {
+        self.version
+    }
+
+    /// Returns whether the servers of a configuration are as this change makes them: each server that
+    /// joins is there, as it was described, and none that leaves; or, for a complete change, there are
+    /// the given servers, and no others. It may be another change that has made them so.
+    pub fn is_in_force(&self, config: &EnsembleConfig) -> bool {
+        // Servers sort the addresses of each server.
+        let sorted = |member: &Member| {
+            let mut member = member.clone();
+            member.addresses.sort_by(|one, other| one.host.cmp(&other.host));
+            member
+        };
+        let has =
+            |member: &Member| config.members.iter().any(|other| sorted(other) == sorted(member));
+        match &self.change {
+            Change::Incremental { joining, leaving } => {
+                let joins = |id: u64| joining.iter().any(|member| member.id == id);
+                let is_gone =
+                    |id: &u64| joins(*id) || config.members.iter().all(|member| member.id != *id);
+                joining.iter().all(has) && leaving.iter().all(is_gone)
+            }
+            Change::Complete(text) => {
+                let mut lines =
+                    text.split([',', '\n']).map(str::trim).filter(|line| !line.is_empty());
+                let mut members = 0;
+                let is_there = |line: &str| match Member::from_str(line) {
+                    Ok(member) => {
+                        members += 1;
+                        has(&member)
+                    }
+                    Err(_) => config.others.iter().any(|other| other == line),
+                };
+                lines.all(is_there) && members == config.members.len()
+            }
+        }
+    }
+
     pub(crate) fn into_request(self) -> ReconfigRequest {
         let config_id = self.version.map_or(ANY_VERSION, |version| version.0);
         match self.change {
@@ -103,6 +146,9 @@ fn list<T: ToString>(elements: Vec<T>) -> Option<ByteString> {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+    use jute_codec::Record as _;
+
     use super::*;
 
     #[test]
@@ -119,5 +165,24 @@ mod tests {
         assert_eq!(request.new_members.as_deref(), Some("server.4=h:1:2:participant"));
         assert_eq!((request.joining_servers, request.leaving_servers), (None, None));
         assert_eq!(request.config_id, -1);
+    }
+
+    #[test]
+    fn a_change_is_in_force_if_the_servers_are_as_it_makes_them() {
+        let member = |id| Member::new(id, "h", 1, 2);
+        let mut zeros = jute_codec::Reader::new(Bytes::from_static(&[0; 68]));
+        let stat = jute_codec::Stat::decode(&mut zeros).unwrap();
+        let text = "server.1=h:1:2:participant\nserver.2=h:1:2:participant\nweight.1=2\nversion=7";
+        let config = EnsembleConfig::read(&Bytes::from(text), stat.into());
+        let is_in_force = |change: Reconfig| change.is_in_force(&config);
+        assert!(is_in_force(Reconfig::incremental().join(member(2)).leave(3)));
+        assert!(!is_in_force(Reconfig::incremental().join(member(2)).leave(1)));
+        assert!(!is_in_force(Reconfig::incremental().join(member(2).observer())));
+        assert!(is_in_force(Reconfig::complete([member(2), member(1)])));
+        assert!(!is_in_force(Reconfig::complete([member(1)])), "there is another server");
+        assert!(!is_in_force(Reconfig::complete([member(1), member(3)])));
+        let lines = "server.1=h:1:2:participant\nserver.2=h:1:2\n";
+        assert!(is_in_force(Reconfig::complete_text(format!("{lines}weight.1=2"))));
+        assert!(!is_in_force(Reconfig::complete_text(format!("{lines}weight.1=3"))));
     }
 }

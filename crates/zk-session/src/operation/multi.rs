@@ -181,6 +181,11 @@ pub(crate) fn outcomes(
         let target = refused.map(|target| *target).unwrap_or_default();
         return Err(MultiError::Refused { index, code, target });
     }
+    Ok(executed(results))
+}
+
+/// Converts the results of a multi that was applied.
+pub(crate) fn executed(results: Vec<MultiResult>) -> Vec<MultiOutcome> {
     let outcome = |result| {
         Some(match result {
             MultiResult::Check => MultiOutcome::Checked,
@@ -193,7 +198,7 @@ pub(crate) fn outcomes(
             MultiResult::Error(_) => return None,
         })
     };
-    Ok(results.into_iter().filter_map(outcome).collect())
+    results.into_iter().filter_map(outcome).collect()
 }
 
 #[cfg(test)]

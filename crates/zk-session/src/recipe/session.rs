@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytestring::ByteString;
-use jute_codec::{Acl, CreateMode, ErrorCode, MultiOp};
+use jute_codec::{Acl, CreateMode, ErrorCode, MultiOp, MultiResult};
 
 use super::lane::Lane;
 use crate::client::Client;
@@ -13,7 +13,7 @@ use crate::driver::notices::Notice;
 use crate::driver::shared::Shared;
 use crate::error::{OpError, Target};
 use crate::machine::Status;
-use crate::operation::{create::CreateOptions, multi::Multi, op::Op};
+use crate::operation::{create::CreateOptions, multi, multi::Multi, multi::MultiOutcome, op::Op};
 use crate::time::Time;
 use crate::watchdog::Watchdog;
 
@@ -27,6 +27,12 @@ impl Session {
     /// Creates a handle to the client's session.
     pub fn of(client: &Client) -> Self {
         Self { shared: Arc::clone(client.shared()) }
+    }
+
+    /// Returns a handle to the client whose operations have no [terms](Client::with_timeout): neither
+    /// a time limit, nor a session, nor limits on requests.
+    pub fn client(&self) -> Client {
+        Client::from_shared(Arc::clone(&self.shared))
     }
 
     /// Opens a lane.
@@ -96,6 +102,11 @@ impl Session {
             }
             None => Ok(ops),
         }
+    }
+
+    /// Converts the results of a multi that was applied, of which a lane has received the reply.
+    pub fn outcomes(results: Vec<MultiResult>) -> Vec<MultiOutcome> {
+        multi::executed(results)
     }
 
     /// Returns the default access control list of the client for the creates of flights. It is empty

@@ -6,6 +6,7 @@ use jute_codec::ErrorCode;
 
 use super::users::{Used, Users};
 use crate::history::{End, Event, Failure, Id, What};
+use crate::program::settled;
 use crate::world::plan::{FaultKind, Plan};
 
 /// The calls of operations without a recipe, which report what the connection does.
@@ -104,7 +105,8 @@ impl Rules {
             Failure::SessionExpired => {
                 // Rounds and changes of a barrier whose outcome the next session cannot know, and
                 // operations that belong to one session.
-                let of_session = ["enter", "close_barrier", "open_barrier", "create_settled"];
+                let of_session =
+                    ["enter", "close_barrier", "open_barrier", "create_settled", settled::WRITE];
                 is_operation || of_session.contains(&name) || name == "hand_over"
             }
             Failure::Refused(code) => {
@@ -114,6 +116,8 @@ impl Rules {
                 let is_beaten = match name {
                     "delete_tree" => ErrorCode(*code) == ErrorCode::NOT_EMPTY,
                     "ensure" => ErrorCode(*code) == ErrorCode::NO_NODE,
+                    settled::WRITE => is_answer || ErrorCode(*code) == ErrorCode::BAD_VERSION,
+                    settled::READ => ErrorCode(*code) == ErrorCode::NO_NODE,
                     _ => false,
                 };
                 (is_operation && is_answer) || is_beaten || self.are_refused || self.are_tampered
@@ -136,11 +140,15 @@ impl Rules {
             Failure::NoLease => ["acquire", "try_acquire", "run_body", "lead"].contains(&name),
             Failure::Undecided => {
                 // The session of the others may have ended before the outcome was known.
-                ["ack", "add", "set", "update"].contains(&name)
+                // Others have set a list twice before it was known.
+                ["ack", "add", "set", "update", settled::WRITE].contains(&name)
                     || (["put", "put_within"].contains(&name) && self.are_refused)
             }
             // Another member has the id, or another presence the path.
-            Failure::Changed => self.are_tampered || ["join", "begin"].contains(&name),
+            // Or another call has deleted the znode and created it again.
+            Failure::Changed => {
+                self.are_tampered || ["join", "begin", settled::WRITE].contains(&name)
+            }
             Failure::Unfinished => name == "hand_over",
             Failure::Exhausted => self.are_exhausted,
             // Only calls without a recipe wait in that queue.

@@ -8,6 +8,7 @@ use jute_codec::{ErrorCode, OpCode, SessionId};
 use zk_testserver::{Outcome, RequestRecord};
 
 use crate::history::{Event, What};
+use crate::program::settled::SETTLED;
 use crate::program::values::MARKERS;
 
 /// Returns how the promise was broken.
@@ -35,10 +36,7 @@ fn judge_events(events: &[Event], late: &BTreeSet<SessionId>) -> Vec<String> {
             {
                 Some(format!("at {at:?}: a client was told of the end of {session}, which lives"))
             }
-            // A handle of settled operations keeps its markers until it is dropped.
-            What::HandedOver { session, left }
-                if left.iter().any(|path| !path.starts_with(MARKERS)) =>
-            {
+            What::HandedOver { session, left } if left.iter().any(|path| !is_of_caller(path)) => {
                 Some(format!("at {at:?}: {session} was handed over, and nobody deletes {left:?}"))
             }
             What::NotContinued { session } => {
@@ -48,6 +46,12 @@ fn judge_events(events: &[Event], late: &BTreeSet<SessionId>) -> Vec<String> {
         }
     };
     events.iter().filter_map(broken).collect()
+}
+
+/// Returns whether a znode may stay when its session is handed over: a handle of settled operations
+/// keeps its markers until it is dropped, and what its caller has created is not of a recipe.
+fn is_of_caller(path: &str) -> bool {
+    path.starts_with(MARKERS) || path.starts_with(SETTLED)
 }
 
 #[cfg(test)]

@@ -22,6 +22,7 @@ pub mod memory;
 pub mod outcomes;
 pub mod patience;
 pub mod presence;
+pub mod settled;
 pub mod stopped;
 pub mod traffic;
 pub mod tree;
@@ -107,6 +108,7 @@ pub fn judge(case: &Case<'_>) -> Vec<Violation> {
         ("nobody waits for a client that has ended", stopped::judge(events, plan)),
         ("a subtree is gone, and nothing beside it", tree::judge(case)),
         ("outcomes are honest", outcomes::judge(events, commits)),
+        ("a settled operation is applied as its caller was told", settled::judge(events, commits)),
         ("calls go on once the faults have stopped", liveness::judge(events)),
         ("calls end as their pages say", calls::judge(events, plan, deleted)),
         ("requests are few when nothing happens", cost::judge(events, requests, program, quiet)),

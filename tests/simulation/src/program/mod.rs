@@ -10,6 +10,7 @@ pub mod hosts;
 pub mod locks;
 mod named;
 pub mod queue;
+pub mod settled;
 pub mod task;
 pub mod trees;
 pub mod values;
@@ -41,6 +42,11 @@ const SALT: u64 = 44;
 const NEWEST_PERCENT: u64 = 30;
 /// Chosen like `SALT`, when these programs were added.
 const NEWEST_SALT: u64 = 191;
+
+/// How many seeds have programs with operations that settle, in percent.
+const SETTLED_PERCENT: u64 = 20;
+/// Chosen like `SALT`, when these operations were added.
+const SETTLED_SALT: u64 = 682;
 
 /// Chosen once, so that the jobs of clients that may not read are unrelated to who may.
 const SECRET_SALT: u64 = 0x5ec4;
@@ -95,6 +101,8 @@ pub enum Job {
     Options,
     /// Follows the shared value.
     Changes,
+    /// Uses operations that settle.
+    Settle,
 }
 
 impl Job {
@@ -179,6 +187,22 @@ impl Program {
         }
         let drops_nothing = false;
         Self { clients, steps, drops, drops_nothing, ends, moves, is_patient, is_quiet }
+    }
+
+    /// Gives many tasks of some programs operations that settle. The draws are those of the whole run,
+    /// and others go on with them.
+    pub fn settle(&mut self, draws: &Draw) {
+        let mut draw = Draw::new(draws.clone().seed() ^ SETTLED_SALT);
+        if !draw.chance(SETTLED_PERCENT) {
+            return;
+        }
+        for task in self.clients.iter_mut().flatten() {
+            match draw.between(0, 3) {
+                0 => {}
+                1 => task.push(Job::Settle),
+                _ => *task = vec![Job::Settle],
+            }
+        }
     }
 
     /// Gives all tasks jobs that those also have who may not read.
@@ -370,6 +394,7 @@ async fn work(task: &mut Task, jobs: &[Job], steps: u64) {
             Job::Body => guards::run_body(task).await,
             Job::Options => queue::use_options(task).await,
             Job::Permits => locks::use_permits(task).await,
+            Job::Settle => settled::settle(task).await,
             Job::Cache | Job::Group | Job::Observe | Job::Changes => {
                 unreachable!("followers have this job")
             }

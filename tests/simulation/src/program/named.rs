@@ -115,6 +115,9 @@ impl Named for SettledError {
             Self::Recipe(error) | Self::Unknown { cause: error } => error.failure(),
             Self::Refused { code, .. } => Failure::Refused(code.0),
             Self::SessionEnded { .. } => Failure::SessionExpired,
+            Self::Overtaken { .. } => Failure::Undecided,
+            Self::Replaced { .. } => Failure::Changed,
+            Self::LockLost(_) => Failure::Lost,
             other => Failure::Other(other.to_string()),
         }
     }
