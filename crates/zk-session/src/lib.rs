@@ -158,6 +158,7 @@ pub use crate::{
     client::builder::{
         ClientBuilder, REQUEST_LIMIT_DEFAULT, RESPONSE_LIMIT_DEFAULT, SESSION_TIMEOUT_DEFAULT,
     },
+    client::credentials::AuthOp,
     client::{Client, CloseOutcome, StateStream},
     driver::clock::Clock,
     driver::host_source::{HostSource, LookUp},

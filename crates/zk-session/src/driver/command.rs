@@ -32,7 +32,7 @@ pub(crate) enum Command {
     Reconnect,
     /// Replaces the list of servers, which is not empty.
     SetHosts(Vec<Host>),
-    /// Sets the deadline of a flight, replacing any earlier one.
+    /// Sets the deadline of a flight, or of a change of the credentials, replacing any earlier one.
     SetDeadline(Token, Time),
     /// Opens a lane.
     OpenLane(OwnerId, LaneSender),
