@@ -74,7 +74,7 @@ fn parse_line(words: &[Word<'_>]) -> Result<(Duration, Command), (usize, String)
     let mut words = words.iter().copied().peekable();
     let mut at = Duration::ZERO;
     if let Some(word) = words.next_if(|word| word.text == "at") {
-        let time = words.next().ok_or((word.column, AT.to_owned()))?;
+        let time = words.next().ok_or_else(|| (word.column, AT.to_owned()))?;
         at = unit::duration(time.text).map_err(|text| (time.column, format!("at: {text}")))?;
         if words.peek().is_none() {
             return Err((word.column, AT.to_owned()));

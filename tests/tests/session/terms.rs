@@ -269,8 +269,13 @@ fn a_change_of_the_credentials_does_not_wait_for_a_connection_without_end() {
         assert_eq!(client.now().saturating_since(begun), Duration::from_secs(3));
         world.server.reset();
         assert_eq!(unlimited.await, Ok(()));
-        let ids: Vec<String> =
-            client.who_am_i().await.expect("3.7").into_iter().map(|it| it.scheme).collect();
+        let ids: Vec<String> = client
+            .who_am_i()
+            .await
+            .expect("3.7")
+            .into_iter()
+            .map(|it| it.scheme.to_string())
+            .collect();
         assert_eq!(ids.iter().filter(|scheme| *scheme == "digest").count(), 1, "{ids:?}");
     });
 }

@@ -44,11 +44,12 @@ impl Story {
             match mark.split_once(": ").expect("a mark has a value") {
                 ("file", name) => {
                     let (_, content) = block.expect("a block follows the mark of a file");
-                    fs::write(self.folder.join(name), content).unwrap();
+                    fs::write(self.folder.join(name), content).expect("it is our folder");
                 }
                 ("create", path) => {
-                    let client = Client::connect(&self.program().connect_string).await.unwrap();
-                    client.create(path, "", CreateMode::Persistent).await.unwrap();
+                    let client = Client::connect(&self.program().connect_string).await;
+                    let client = client.expect("it serves");
+                    client.create(path, "", CreateMode::Persistent).await.expect("there is none");
                     client.close().await;
                 }
                 other => panic!("{other:?}"),

@@ -130,6 +130,5 @@ fn the_work_for_a_handle_does_not_grow_with_the_number_of_handles() {
     // The least of several, since other threads disturb the caches.
     let least = |handles| (0..3).map(|_| measure(handles)).min().unwrap();
     let (few, many) = (least(FEW), least(MANY));
-    println!("quota: {few:?} for {MANY} handles in groups of {FEW}, {many:?} for all at once");
     assert!(many <= few * GROWTH_MAX, "{many:?} instead of {few:?}");
 }
