@@ -37,7 +37,8 @@
 //!
 //! # All items by topic
 //!
-//! - **The client:** [`Client`] has the operations, and each returns an [`Op`], which can be given a
+//! - **The client:** [`Client`] has the operations, and each returns an [`Op`] (a change of
+//!   credentials an [`AuthOp`]), which can be given a
 //!   time limit. [`Limits`] bound the requests of a handle. [`ClientBuilder`] has the options,
 //!   [`ConnectString`] and [`Host`] name the servers ([`DEFAULT_PORT`] if a port is missing), and
 //!   [`CloseOutcome`] says how a close ended. Defaults:
