@@ -37,7 +37,8 @@
 //!
 //! # All items by topic
 //!
-//! - **The client:** [`Client`] has the operations, and each returns an [`Op`], which can be given a
+//! - **The client:** [`Client`] has the operations, and each returns an [`Op`] (a change of
+//!   credentials an [`AuthOp`]), which can be given a
 //!   time limit. [`Limits`] bound the requests of a handle. [`ClientBuilder`] has the options,
 //!   [`ConnectString`] and [`Host`] name the servers ([`DEFAULT_PORT`] if a port is missing), and
 //!   [`CloseOutcome`] says how a close ended. Defaults:
@@ -158,6 +159,7 @@ pub use crate::{
     client::builder::{
         ClientBuilder, REQUEST_LIMIT_DEFAULT, RESPONSE_LIMIT_DEFAULT, SESSION_TIMEOUT_DEFAULT,
     },
+    client::credentials::AuthOp,
     client::{Client, CloseOutcome, StateStream},
     driver::clock::Clock,
     driver::host_source::{HostSource, LookUp},

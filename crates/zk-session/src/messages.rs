@@ -315,11 +315,13 @@ fn configuration(out: &mut String) {
     };
     messages!(
         out,
-        AuthError { Closed, Config, Refused, TooMany, Unanswered },
+        AuthError { Closed, Config, Refused, TimedOut, TooMany, Unanswered },
         [
             AuthError::Closed,
             AuthError::Config(invalid),
             AuthError::Refused,
+            AuthError::TimedOut { outcome: Outcome::NotApplied },
+            AuthError::TimedOut { outcome: Outcome::Unknown },
             AuthError::TooMany { pending: 16 },
             AuthError::Unanswered { connections: 5 },
         ]

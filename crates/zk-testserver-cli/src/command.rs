@@ -4,6 +4,8 @@
 //! `/command/VERB/PARAMETER?NAME=VALUE&…`, which is the form of ZooKeeper's own fault controller
 //! (`org.apache.zookeeper.server.controller`), whose verbs are all here. In a script, a line is
 //! `VERB PARAMETER NAME=VALUE…`.
+//!
+//! A mistake says in which of these parts it is, so that a script can say where in its line.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -36,44 +38,72 @@ pub(crate) enum Command {
     Reap,
 }
 
+/// A part of a command.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Part {
+    Verb,
+    Parameter,
+    /// An option, by its number.
+    Option(usize),
+}
+
+/// Why a command cannot be parsed.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Mistake {
+    pub(crate) part: Part,
+    /// A sentence that says what is wrong and what is allowed.
+    pub(crate) text: String,
+}
+
+impl Part {
+    fn mistake(self, text: impl Into<String>) -> Mistake {
+        Mistake { part: self, text: text.into() }
+    }
+}
+
 impl Command {
     /// Parses the parts of a command.
     ///
     /// # Errors
     ///
-    /// Returns a sentence that says what is wrong and what is allowed.
+    /// Returns the first mistake.
     pub(crate) fn parse(
         verb: &str,
         parameter: Option<&str>,
         options: &[(String, String)],
-    ) -> Result<Self, String> {
+    ) -> Result<Self, Mistake> {
         let name = verb.to_lowercase();
         let Some(known) = VERBS.iter().find(|known| known.name == name) else {
             let names: Vec<&str> = VERBS.iter().map(|known| known.name).collect();
-            return Err(format!("{verb:?} is no command; the commands are {}", names.join(", ")));
+            let names = names.join(", ");
+            let text = format!("{verb:?} is no command; the commands are {names}");
+            return Err(Part::Verb.mistake(text));
         };
         match parameter {
             Some(parameter) if known.parameter.is_empty() => {
-                return Err(format!("{name} has no parameter, so {parameter:?} is not allowed"));
+                let text = format!("{name} has no parameter, so {parameter:?} is not allowed");
+                return Err(Part::Parameter.mistake(text));
             }
             None if !known.parameter.is_empty() && !known.parameter.starts_with('[') => {
-                return Err(format!("{name} needs a parameter: {}", known.parameter));
+                let text = format!("{name} needs a parameter: {}", known.parameter);
+                return Err(Part::Verb.mistake(text));
             }
             Some(_) | None => {}
         }
         if let (Some((option, _)), false) = (options.first(), known.has_options) {
-            return Err(format!("{name} has no options, so {option:?} is not allowed"));
+            let text = format!("{name} has no options, so {option:?} is not allowed");
+            return Err(Part::Option(0).mistake(text));
         }
         let given = parameter.unwrap_or_default();
-        let duration = || unit::duration(given).map_err(|problem| format!("{name}: {problem}"));
-        let number = || parameter.map(|text| count(&name, text)).transpose();
-        let session = || parameter.map(|text| session_id(&name, text)).transpose();
+        let explain = |problem| Part::Parameter.mistake(format!("{name}: {problem}"));
+        let duration = || unit::duration(given).map_err(explain);
+        let number = || parameter.map(count).transpose().map_err(explain);
+        let session = || parameter.map(session_id).transpose().map_err(explain);
         Ok(match known.name {
             "adddelay" => Self::AddDelay(match parameter {
                 None => DELAY,
                 Some(text) if text.bytes().all(|byte| byte.is_ascii_digit()) => {
-                    unit::duration(&format!("{text}ms"))
-                        .map_err(|problem| format!("{name}: {problem}"))?
+                    unit::duration(&format!("{text}ms")).map_err(explain)?
                 }
                 Some(_) => duration()?,
             }),
@@ -83,9 +113,8 @@ impl Command {
                     "before" => Action::CutBefore,
                     "after" => Action::CutAfter,
                     _ => {
-                        return Err(format!(
-                            "cut has the parameter before or after, not {given:?}"
-                        ));
+                        let text = format!("cut has the parameter before or after, not {given:?}");
+                        return Err(Part::Parameter.mistake(text));
                     }
                 };
                 Self::Inject(fault(&name, action, options)?)
@@ -122,39 +151,43 @@ pub(crate) fn list() -> String {
 }
 
 /// Parses the options that say at which request a fault fires.
-fn fault(verb: &str, action: Action, options: &[(String, String)]) -> Result<Fault, String> {
+fn fault(verb: &str, action: Action, options: &[(String, String)]) -> Result<Fault, Mistake> {
     let mut filter = Filter::default();
     let (mut nth, mut refuse) = (0, None);
     for (position, (name, value)) in options.iter().enumerate() {
+        let part = Part::Option(position);
         if options.iter().take(position).any(|(earlier, _)| earlier == name) {
-            return Err(format!("{verb} has the option {name:?} twice"));
+            return Err(part.mistake(format!("{verb} has the option {name:?} twice")));
         }
-        let explain = |problem| format!("{verb}, option {name}: {problem}");
+        let explain = |problem| part.mistake(format!("{verb}, option {name}: {problem}"));
         match name.as_str() {
             "op" => filter.op = Some(unit::op(value).map_err(explain)?),
             "path" if value.starts_with('/') => filter.path_prefix = Some(value.clone()),
             "path" => return Err(explain(format!("{value:?} does not begin with /"))),
-            "session" => filter.session = Some(session_id(verb, value)?),
-            "nth" => nth = count(verb, value)?,
+            "session" => filter.session = Some(session_id(value).map_err(explain)?),
+            "nth" => nth = count(value).map_err(explain)?,
             "refuse" => refuse = Some(unit::duration(value).map_err(explain)?),
-            _ => return Err(format!("{verb} has no option {name:?}; its options are {OPTIONS}")),
+            _ => {
+                let text = format!("{verb} has no option {name:?}; its options are {OPTIONS}");
+                return Err(part.mistake(text));
+            }
         }
     }
     Ok(Fault { refuse_for: refuse, ..Fault::new(At::Request { nth, filter }, action) })
 }
 
-fn count(verb: &str, text: &str) -> Result<usize, String> {
-    text.parse().map_err(|_| format!("{verb}: {text:?} is no number of requests"))
+fn count(text: &str) -> Result<usize, String> {
+    text.parse().map_err(|_| format!("{text:?} is no number of requests"))
 }
 
 /// Parses the id of a session: hexadecimal with `0x`, as logs print it, or decimal, as clients do.
-fn session_id(verb: &str, text: &str) -> Result<SessionId, String> {
+fn session_id(text: &str) -> Result<SessionId, String> {
     let id = match text.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16).ok().map(u64::cast_signed),
         None => text.parse().ok(),
     };
     let hint = "write it as a decimal number, or as a hexadecimal one with 0x";
-    id.map(SessionId).ok_or_else(|| format!("{verb}: {text:?} is no id of a session; {hint}"))
+    id.map(SessionId).ok_or_else(|| format!("{text:?} is no id of a session; {hint}"))
 }
 
 /// A verb, and what it does, for people.
@@ -205,7 +238,7 @@ mod tests {
 
     use super::*;
 
-    fn parse(verb: &str, parameter: &str, options: &[(&str, &str)]) -> Result<Command, String> {
+    fn parse(verb: &str, parameter: &str, options: &[(&str, &str)]) -> Result<Command, Mistake> {
         let options: Vec<(String, String)> =
             options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         Command::parse(verb, (!parameter.is_empty()).then_some(parameter), &options)
@@ -256,26 +289,48 @@ mod tests {
     }
 
     #[test]
-    fn a_message_says_what_is_wrong_and_what_is_allowed() {
-        for (verb, parameter, options, expected) in [
-            ("pong", "", &[][..], "\"pong\" is no command; the commands are ping, shutdown, "),
-            ("", "", &[], "\"\" is no command"),
-            ("reset", "1", &[], "reset has no parameter, so \"1\" is not allowed"),
-            ("cut", "", &[], "cut needs a parameter: before|after"),
-            ("cut", "now", &[], "cut has the parameter before or after, not \"now\""),
-            ("refuse", "5", &[], "refuse: \"5\" is no duration such as 500ms, 2s, 5m or 1h"),
-            ("refuse", "5s", &[("op", "sync")], "refuse has no options, so \"op\" is not allowed"),
-            ("failrequests", "-1", &[], "failrequests: \"-1\" is no number of requests"),
-            ("expire", "0xg", &[], "expire: \"0xg\" is no id of a session; write it as a decimal"),
-            ("adddelay", "-5", &[], "adddelay: \"-5\" is no duration"),
-            ("cut", "after", &[("oops", "1")], "cut has no option \"oops\"; its options are op, "),
-            ("cut", "after", &[("op", "mkdir")], "cut, option op: \"mkdir\" is no request; the r"),
-            ("cut", "after", &[("path", "a")], "cut, option path: \"a\" does not begin with /"),
-            ("cut", "after", &[("nth", "x")], "cut: \"x\" is no number of requests"),
-            ("cut", "after", &[("nth", "1"), ("nth", "2")], "cut has the option \"nth\" twice"),
+    fn a_message_says_what_is_wrong_where_and_what_is_allowed() {
+        use Part::{Option, Parameter, Verb};
+
+        for (verb, parameter, options, part, expected) in [
+            (
+                "pong",
+                "",
+                &[][..],
+                Verb,
+                "\"pong\" is no command; the commands are ping, shutdown, ",
+            ),
+            ("", "", &[], Verb, "\"\" is no command"),
+            ("reset", "1", &[], Parameter, "reset has no parameter, so \"1\" is not allowed"),
+            ("cut", "", &[], Verb, "cut needs a parameter: before|after"),
+            ("cut", "now", &[], Parameter, "cut has the parameter before or after, not \"now\""),
+            ("refuse", "5", &[], Parameter, "refuse: \"5\" is no duration such as 500ms, 2s, 5m"),
+            ("refuse", "5s", &[("op", "sync")], Option(0), "refuse has no options, so \"op\" is n"),
+            ("failrequests", "-1", &[], Parameter, "failrequests: \"-1\" is no number of reque"),
+            ("expire", "0xg", &[], Parameter, "expire: \"0xg\" is no id of a session; write it"),
+            ("adddelay", "-5", &[], Parameter, "adddelay: \"-5\" is no duration"),
+            ("cut", "after", &[("oops", "1")], Option(0), "cut has no option \"oops\"; its option"),
+            ("cut", "after", &[("op", "mkdir")], Option(0), "cut, option op: \"mkdir\" is no requ"),
+            ("cut", "after", &[("path", "a")], Option(0), "cut, option path: \"a\" does not begin"),
+            ("cut", "after", &[("nth", "x")], Option(0), "cut, option nth: \"x\" is no number of"),
+            (
+                "cut",
+                "after",
+                &[("nth", "1"), ("session", "x")],
+                Option(1),
+                "cut, option session: \"x\" is no id of a session",
+            ),
+            (
+                "cut",
+                "after",
+                &[("nth", "1"), ("nth", "2")],
+                Option(1),
+                "cut has the option \"nth\" twice",
+            ),
         ] {
             let problem = parse(verb, parameter, options).expect_err(expected);
-            assert!(problem.starts_with(expected), "{problem}");
+            assert!(problem.text.starts_with(expected), "{problem:?}");
+            assert_eq!(problem.part, part, "{problem:?}");
         }
     }
 

@@ -8,8 +8,7 @@ use std::fmt;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
-use serde_json::Value;
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 use zk_testserver::TestServer;
 
 /// Znodes by their paths, so that a parent precedes its children.
@@ -17,24 +16,18 @@ use zk_testserver::TestServer;
 pub(crate) struct Data(BTreeMap<String, Vec<u8>>);
 
 impl Data {
-    /// Parses a file.
+    /// Parses a file. `max_bytes` is the longest request of a client, which no data may exceed:
+    /// nobody could have written it.
     ///
     /// # Errors
     ///
-    /// Returns what is wrong, with the file, and with the position or the path.
-    pub(crate) fn parse(file: &str, text: &str) -> Result<Self, String> {
-        let Entries(entries) =
-            serde_json::from_str(text).map_err(|problem| format!("{file}: {problem}"))?;
-        let mut all = BTreeMap::new();
-        for (path, value) in entries {
-            let explain = |problem: String| format!("{file}: {path:?}: {problem}");
-            check_path(&path).map_err(explain)?;
-            let data = bytes(&value).map_err(explain)?;
-            if all.insert(path.clone(), data).is_some() {
-                return Err(explain("this path occurs twice".to_owned()));
-            }
-        }
-        Ok(Self(all))
+    /// Returns what is wrong, with the file, the line and the column.
+    pub(crate) fn parse(file: &str, text: &str, max_bytes: usize) -> Result<Self, String> {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let mut input = serde_json::Deserializer::from_str(text);
+        let all = input.deserialize_map(Members { max_bytes });
+        let all = all.and_then(|all| input.end().map(|()| all));
+        all.map(Self).map_err(|problem| format!("{file}: {problem}"))
     }
 
     /// Creates the znodes.
@@ -75,48 +68,90 @@ fn is_forbidden(c: char) -> bool {
     matches!(c, '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{e000}'..='\u{f8ff}' | '\u{fff0}'..)
 }
 
-fn bytes(value: &Value) -> Result<Vec<u8>, String> {
-    match value {
-        Value::Null => Ok(Vec::new()),
-        Value::String(text) => Ok(text.clone().into_bytes()),
-        Value::Object(object) if object.len() == 1 => match object.get("base64") {
-            Some(Value::String(text)) => {
-                STANDARD.decode(text).map_err(|problem| format!("this is not base64: {problem}"))
-            }
-            _ => Err(FORMS.to_owned()),
-        },
-        Value::Object(_) | Value::Array(_) | Value::Bool(_) | Value::Number(_) => {
-            Err(FORMS.to_owned())
+/// Takes the data of one znode, so that a mistake has the position of its value.
+struct DataOf<'a> {
+    path: &'a str,
+    max_bytes: usize,
+}
+
+impl DataOf<'_> {
+    fn checked<E: Error>(&self, data: Vec<u8>) -> Result<Vec<u8>, E> {
+        if data.len() > self.max_bytes {
+            let (path, is, may_be) = (self.path, data.len(), self.max_bytes);
+            return Err(E::custom(format!(
+                "{path:?}: the data has {is} bytes, and --jute-maxbuffer is {may_be}"
+            )));
         }
+        Ok(data)
     }
 }
 
-const FORMS: &str = "the data is a string, null, or an object {\"base64\": \"...\"}";
+impl<'de> DeserializeSeed<'de> for DataOf<'_> {
+    type Value = Vec<u8>;
 
-/// The members of an object in their order, also those that occur twice, which a map would hide.
-struct Entries(Vec<(String, Value)>);
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Vec<u8>, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
 
-impl<'de> Deserialize<'de> for Entries {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Members;
+impl<'de> Visitor<'de> for DataOf<'_> {
+    type Value = Vec<u8>;
 
-        impl<'de> Visitor<'de> for Members {
-            type Value = Entries;
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the data of {:?}: a string, null, or an object {BASE64}", self.path)
+    }
 
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object with a path for each key")
-            }
+    fn visit_unit<E: Error>(self) -> Result<Vec<u8>, E> {
+        Ok(Vec::new())
+    }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entries, A::Error> {
-                let mut entries = Vec::new();
-                while let Some(entry) = map.next_entry()? {
-                    entries.push(entry);
-                }
-                Ok(Entries(entries))
-            }
+    fn visit_str<E: Error>(self, text: &str) -> Result<Vec<u8>, E> {
+        self.checked(text.into())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Vec<u8>, A::Error> {
+        let path = self.path;
+        let explain = |problem: String| A::Error::custom(format!("{path:?}: {problem}"));
+        let Some(("base64", text)) = map.next_entry::<&str, String>()? else {
+            return Err(explain(format!("an object here is {BASE64}")));
+        };
+        if map.next_key::<IgnoredAny>()?.is_some() {
+            return Err(explain(format!("an object here is {BASE64}")));
         }
+        let data = STANDARD.decode(text);
+        let data = data.map_err(|problem| explain(format!("this is not base64: {problem}")))?;
+        self.checked(data)
+    }
+}
 
-        deserializer.deserialize_map(Members)
+const BASE64: &str = "{\"base64\": \"...\"}";
+
+/// Takes the members of the object one by one, so that each mistake has a position in the file, and
+/// a path that occurs twice is one.
+struct Members {
+    max_bytes: usize,
+}
+
+impl<'de> Visitor<'de> for Members {
+    type Value = BTreeMap<String, Vec<u8>>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object with a path for each key")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut all = BTreeMap::new();
+        while let Some(path) = map.next_key::<String>()? {
+            let explain = |problem: String| A::Error::custom(format!("{path:?}: {problem}"));
+            check_path(&path).map_err(explain)?;
+            if all.contains_key(&path) {
+                return Err(explain("this path occurs twice".to_owned()));
+            }
+            let max_bytes = self.max_bytes;
+            let data = map.next_value_seed(DataOf { path: &path, max_bytes })?;
+            all.insert(path, data);
+        }
+        Ok(all)
     }
 }
 
@@ -127,7 +162,7 @@ mod tests {
     #[test]
     fn data_is_text_bytes_or_nothing() {
         let text = r#"{"/b/c": "text", "/a": null, "/b/d": {"base64": "AAH/"}, "/": "root"}"#;
-        let Data(all) = Data::parse("d.json", text).unwrap();
+        let Data(all) = Data::parse("d.json", text, 5).unwrap();
         let all: Vec<_> = all.iter().map(|(path, data)| (path.as_str(), &data[..])).collect();
         let bytes = [0, 1, 255];
         assert_eq!(all, [("/", &b"root"[..]), ("/a", b""), ("/b/c", b"text"), ("/b/d", &bytes)]);
@@ -135,22 +170,73 @@ mod tests {
 
     #[test]
     fn a_mistake_is_reported_with_its_place() {
-        for (text, expected) in [
-            ("", "d.json: EOF while parsing a value at line 1 column 0"),
-            ("[]", "d.json: invalid type: sequence, expected an object with a path for each key"),
-            ("{\"/a\": 1,}", "d.json: trailing comma at line 1 column 10"),
-            ("{\"a\": \"\"}", "d.json: \"a\": a path begins with /"),
-            ("{\"/a/\": \"\"}", "d.json: \"/a/\": a component of the path is empty, "),
-            ("{\"/a/../b\": \"\"}", "d.json: \"/a/../b\": a component of the path is empty, "),
-            ("{\"/a\\u0001\": \"\"}", "d.json: \"/a\\u{1}\": a component of the path is empty, "),
-            ("{\"/zookeeper/x\": \"\"}", "d.json: \"/zookeeper/x\": the znodes below /zookeeper"),
-            ("{\"/a\": 7}", "d.json: \"/a\": the data is a string, null, or an object"),
-            ("{\"/a\": {\"base64\": 7}}", "d.json: \"/a\": the data is a string, null, or an"),
-            ("{\"/a\": {\"base64\": \"?\"}}", "d.json: \"/a\": this is not base64: "),
-            ("{\"/a\": \"1\", \"/a\": \"2\"}", "d.json: \"/a\": this path occurs twice"),
+        let mut others = Vec::new();
+        let deep = format!("{{\"/a\": {}", "[".repeat(100_000));
+        for (text, expected, place) in [
+            ("", "EOF while parsing a value", "line 1 column 0"),
+            (
+                "[]",
+                "invalid type: sequence, expected an object with a path for e",
+                "line 1 column 0",
+            ),
+            ("{\"/a\": \"\",}", "trailing comma", "line 1 column 11"),
+            ("{\"/a\": \"\"", "EOF while parsing an object", "line 1 column 9"),
+            ("{\"/a\": \"\"}\n{", "trailing characters", "line 2 column 1"),
+            ("{\n \"a\": \"\"}", "\"a\": a path begins with /", "line 2 column 4"),
+            ("{\"/a/\": \"\"}", "\"/a/\": a component of the path is empty, ", "line 1 column 6"),
+            (
+                "{\"/a/../b\": \"\"}",
+                "\"/a/../b\": a component of the path is e",
+                "line 1 column 10",
+            ),
+            ("{\"/a\\u0001\": \"\"}", "\"/a\\u{1}\": a component of the path", "line 1 column 11"),
+            ("{\"/zookeeper/x\": \"\"}", "\"/zookeeper/x\": the znodes below", "line 1 column 15"),
+            (
+                "{\"/a\": 7\n}",
+                "invalid type: integer `7`, expected the data of \"/a\": a ",
+                "line 1 column 8",
+            ),
+            (
+                "{\"/a\": []}",
+                "invalid type: sequence, expected the data of \"/a\": a ",
+                "line 1 column 9",
+            ),
+            ("{\"/a\": {}}", "\"/a\": an object here is {\"base64\": \"...\"}", "line 1 column 9"),
+            (
+                "{\"/a\": {\"hex\": \"\"}}",
+                "\"/a\": an object here is {\"base64\": \"...\"}",
+                "line 1 column 18",
+            ),
+            (
+                "{\"/a\": {\"base64\": 7}}",
+                "invalid type: integer `7`, expected a string",
+                "line 1 column 19",
+            ),
+            ("{\"/a\": {\"base64\": \"?\"}\n}", "\"/a\": this is not base64: ", "line 1 column 22"),
+            (
+                "{\"/a\": {\"base64\": \"\", \"b\": 1}}",
+                "\"/a\": an object here is",
+                "line 1 column 25",
+            ),
+            (
+                "{\"/a\": \"1\",\n\"/a\": \"2\"}",
+                "\"/a\": this path occurs twice",
+                "line 2 column 4",
+            ),
+            (
+                "{\"/a\": \"123456\"\n}",
+                "\"/a\": the data has 6 bytes, and --jute-maxbuffer is 5",
+                "line 1 column 15",
+            ),
+            (&deep, "invalid type: sequence, expected the data of \"/a\"", "line 1 column 8"),
         ] {
-            let problem = Data::parse("d.json", text).expect_err(expected);
-            assert!(problem.starts_with(expected), "{problem}");
+            let problem = Data::parse("d.json", text, 5).expect_err(expected);
+            let is_it =
+                problem.starts_with(&format!("d.json: {expected}")) && problem.ends_with(place);
+            if !is_it {
+                others.push(problem);
+            }
         }
+        assert_eq!(others, [""; 0]);
     }
 }

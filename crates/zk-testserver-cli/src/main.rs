@@ -1,9 +1,11 @@
 //! A ZooKeeper server for the tests of programs in any language, with faults over HTTP.
 //!
 //! [`options`] reads the command line, [`data`] and [`script`] read files. [`command`] parses the
-//! words that a script and a URL have in common, and [`control`] executes them. [`pages`] answers
-//! requests over HTTP without doing any I/O; [`driver`] owns sockets, signals and tasks.
+//! words that a script and a URL have in common, and [`control`] executes them. [`caller`] says whose
+//! requests over HTTP are served, and [`pages`] answers them without doing any I/O; [`driver`] owns
+//! sockets, signals and tasks.
 
+mod caller;
 mod command;
 mod control;
 mod data;
@@ -23,7 +25,7 @@ fn main() -> ExitCode {
     match driver::run(&Options::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => {
-            eprintln!("zk-testserver: {problem}");
+            driver::complain(&problem);
             ExitCode::FAILURE
         }
     }

@@ -18,7 +18,8 @@ use crate::unit::{duration, positive_duration};
 /// reach it can break it.
 #[derive(Debug, Parser)]
 #[command(name = "zk-testserver", version, verbatim_doc_comment)]
-#[command(after_help = after_help(), next_line_help = true)]
+// The last one counts, so that the options of a container image or an alias are defaults.
+#[command(after_help = after_help(), next_line_help = true, args_override_self = true)]
 pub(crate) struct Options {
     /// Address to listen on.
     #[arg(long, default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST), value_name = "ADDRESS")]
@@ -59,7 +60,7 @@ pub(crate) struct Options {
     /// Longest request in bytes (jute.maxbuffer).
     #[arg(long, default_value_t = 0xf_ffff, value_name = "BYTES")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=0x7fff_ffff))]
-    jute_maxbuffer: u32,
+    pub(crate) jute_maxbuffer: u32,
     /// How many requests and commits to keep for the pages.
     #[arg(long, default_value_t = 100_000, value_name = "NUMBER")]
     log_capacity: u32,
@@ -179,6 +180,7 @@ mod tests {
         };
         assert!(parse("--tick 100ms --members 3 --server-version 3.9 --lag 5ms").is_ok());
         assert!(parse("--server-version keeper").is_ok());
+        assert!(parse("--host ::1 --host 0.0.0.0 --port 2181 --port 0").is_ok(), "the last counts");
         assert!(parse("--super-digest super:D/InIHSb7yEEbrWz8b9l71RjZJU=").is_ok());
         for (words, expected) in [
             ("--server-version 3.3", "the versions are 3.4, 3.5"),

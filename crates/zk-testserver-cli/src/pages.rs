@@ -27,9 +27,25 @@ impl Answer {
         Self { status, kind: "text/plain; charset=utf-8", body, is_last: false }
     }
 
-    fn json(value: &Value) -> Self {
-        Self { kind: "application/json", ..Self::text(200, value.to_string()) }
+    /// Answers with a list. Each value becomes text at once, since as values they would need many
+    /// times the memory of a hundred thousand records.
+    fn list<T, V: Into<Value>>(values: &[T], last: usize, convert: impl Fn(&T) -> V) -> Self {
+        let mut body = "[".to_owned();
+        for value in values.iter().skip(values.len().saturating_sub(last)) {
+            if body.len() > 1 {
+                body.push(',');
+            }
+            // Writing to a string cannot fail.
+            let _ = write!(body, "{}", convert(value).into());
+        }
+        body.push(']');
+        Self { kind: "application/json", ..Self::text(200, body) }
     }
+}
+
+/// Answers a request of someone who may not send any.
+pub(crate) fn refuse(problem: String) -> Answer {
+    Answer::text(403, problem)
 }
 
 /// Answers a request. Every mistake is answered with a sentence that says what is allowed.
@@ -51,29 +67,65 @@ pub(crate) fn answer(control: &Control, method: &str, path: &str, query: Option<
             Err(problem) => Answer::text(400, problem),
         };
     }
+    if !matches!(method, "GET" | "HEAD") {
+        return Answer::text(405, format!("a page needs GET, not {method}"));
+    }
+    page(control, path, query).unwrap_or_else(|(status, problem)| Answer::text(status, problem))
+}
+
+/// Returns a page, or the status and the text of an error.
+fn page(control: &Control, path: &str, query: Option<&str>) -> Result<Answer, (u16, String)> {
     let server = &control.server;
-    let page = || match path {
-        "/" => Answer::text(200, format!("{PAGES}\n\nCommands:\n{}", command::list())),
-        "/commits" => Answer::json(&server.commits().iter().map(commit).collect()),
-        "/faults" => Answer::json(&server.pending_faults().iter().map(describe).collect()),
-        "/requests" => Answer::json(&server.requests().iter().map(request).collect()),
-        "/sessions" => Answer::json(&control.sessions().iter().map(SessionId::to_string).collect()),
-        _ => Answer::text(404, format!("there is no page {path}; {PAGES}")),
+    let options = || parse_options(query).map_err(|problem| (400, problem));
+    let none = || match options()?.first() {
+        Some((name, _)) => Err((400, format!("{path} has no options, so {name:?} is not allowed"))),
+        None => Ok(()),
     };
-    match method {
-        "GET" | "HEAD" => page(),
-        _ => Answer::text(405, format!("a page needs GET, not {method}")),
+    let last = || last(path, &options()?).map_err(|problem| (400, problem));
+    Ok(match path {
+        "/" => Answer::text(200, format!("{PAGES}\n\nCommands:\n{}", command::list())),
+        "/commits" => Answer::list(&server.commits(), last()?, commit),
+        "/requests" => Answer::list(&server.requests(), last()?, request),
+        "/faults" => {
+            none()?;
+            Answer::list(&server.pending_faults(), usize::MAX, describe)
+        }
+        "/sessions" => {
+            none()?;
+            Answer::list(&control.sessions(), usize::MAX, SessionId::to_string)
+        }
+        _ => return Err((404, format!("there is no page {path}; {PAGES}"))),
+    })
+}
+
+/// Parses the option of a page that says how many records it shows.
+fn last(path: &str, options: &[(String, String)]) -> Result<usize, String> {
+    match options {
+        [] => Ok(usize::MAX),
+        [(name, value)] if name == "last" => {
+            value.parse().map_err(|_| format!("{path}, option last: {value:?} is no number"))
+        }
+        [(name, _)] if name != "last" => {
+            Err(format!("{path} has no option {name:?}; its option is last"))
+        }
+        _ => Err(format!("{path} has one option: last")),
     }
 }
 
 const PAGES: &str = "the pages are /requests, /commits, /sessions, /faults and \
-                     /command/VERB/PARAMETER?OPTION=VALUE";
+                     /command/VERB/PARAMETER?OPTION=VALUE; /requests and /commits have the option \
+                     last=NUMBER";
 
 fn parse(words: &str, query: Option<&str>) -> Result<Command, String> {
     let (verb, parameter) = match words.split_once('/') {
         Some((verb, parameter)) => (verb, Some(decoded(parameter)?)),
         None => (words, None),
     };
+    let options = parse_options(query)?;
+    Command::parse(&decoded(verb)?, parameter.as_deref(), &options).map_err(|mistake| mistake.text)
+}
+
+fn parse_options(query: Option<&str>) -> Result<Vec<(String, String)>, String> {
     let mut options = Vec::new();
     for option in query.unwrap_or_default().split('&').filter(|option| !option.is_empty()) {
         let (name, value) = option
@@ -81,7 +133,7 @@ fn parse(words: &str, query: Option<&str>) -> Result<Command, String> {
             .ok_or_else(|| format!("{option:?} is no option: write NAME=VALUE"))?;
         options.push((decoded(name)?, decoded(&value.replace('+', " "))?));
     }
-    Command::parse(&decoded(verb)?, parameter.as_deref(), &options)
+    Ok(options)
 }
 
 /// Decodes `%2F` and the like.

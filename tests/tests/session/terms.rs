@@ -8,10 +8,11 @@ use std::time::Duration;
 use jute_codec::OpCode;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, ReadHalf, WriteHalf};
 use zk_recipes::Client;
-use zk_session::{CreateMode, Limits, Multi, MultiError, OpError, Outcome};
+use zk_session::{AuthError, CreateMode, Limits, Multi, MultiError, OpError, Outcome};
 use zk_tests::bare::Bare as _;
 use zk_tests::scene::{session, spawn};
 use zk_tests::world::{World, run, sleep_ms};
+use zk_testserver::Reception;
 
 const EXPIRED: OpError = OpError::session_expired(Outcome::NotApplied);
 
@@ -246,5 +247,35 @@ fn a_limited_handle_that_is_flooded_leaves_places_to_others() {
         let other = spawn(client.get_data("/"));
         sleep_ms(10).await;
         assert!(!other.is_finished(), "another handle is not refused");
+    });
+}
+
+#[test]
+fn a_change_of_the_credentials_does_not_wait_for_a_connection_without_end() {
+    run(async {
+        let world = World::new();
+        let client = world.client(1).await;
+        world.server.set_reception(Reception::Refused);
+        world.server.disconnect_all();
+        let begun = client.now();
+        let limited = client.with_timeout(Duration::from_secs(1));
+        let handle = limited.add_auth("digest", "a:1");
+        let own = limited.add_auth("digest", "b:2").timeout(Duration::from_secs(3));
+        let unlimited = client.add_auth("digest", "c:3");
+        let timed_out = Err(AuthError::TimedOut { outcome: Outcome::NotApplied });
+        assert_eq!(handle.await, timed_out);
+        assert_eq!(client.now().saturating_since(begun), Duration::from_secs(1));
+        assert_eq!(own.await, timed_out);
+        assert_eq!(client.now().saturating_since(begun), Duration::from_secs(3));
+        world.server.reset();
+        assert_eq!(unlimited.await, Ok(()));
+        let ids: Vec<String> = client
+            .who_am_i()
+            .await
+            .expect("3.7")
+            .into_iter()
+            .map(|it| it.scheme.to_string())
+            .collect();
+        assert_eq!(ids.iter().filter(|scheme| *scheme == "digest").count(), 1, "{ids:?}");
     });
 }

@@ -1,7 +1,11 @@
 //! Changing the credentials of a client.
 
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use jute_codec::AuthPacket;
@@ -9,8 +13,10 @@ use tokio::sync::oneshot;
 
 use super::Client;
 use crate::driver::command::Command;
+use crate::driver::shared::Shared;
 use crate::error::{AuthError, ConfigError, OptionDefect};
-use crate::machine::AuthChange;
+use crate::machine::{AuthChange, Token};
+use crate::time::NO_LIMIT;
 
 impl Client {
     /// Adds credentials to those of [`ClientBuilder::auth`](crate::ClientBuilder::auth). They are
@@ -28,7 +34,8 @@ impl Client {
     ///
     /// After a **connection loss**, they are sent again, on up to five connections. **Cancel safe**:
     /// if the future is dropped, the credentials are added nevertheless. It waits for as long as the
-    /// client has no connection. It needs no permission.
+    /// client has no connection, unless it has a [timeout](AuthOp::timeout), or the handle has
+    /// [one](Self::with_timeout). It needs no permission.
     ///
     /// # Errors
     ///
@@ -36,11 +43,7 @@ impl Client {
     /// neither the session nor the client: requests in flight fail with
     /// [`ConnectionLoss`](crate::OpError::ConnectionLoss), and the client goes on with the
     /// credentials that it had.
-    pub fn add_auth(
-        &self,
-        scheme: &str,
-        credentials: impl Into<Bytes>,
-    ) -> Pin<Box<dyn Future<Output = Result<(), AuthError>> + Send>> {
+    pub fn add_auth(&self, scheme: &str, credentials: impl Into<Bytes>) -> AuthOp {
         self.change_auth(vec![packet(scheme, credentials)], false)
     }
 
@@ -61,27 +64,96 @@ impl Client {
     pub fn replace_auth<'a, C: Into<Bytes>>(
         &self,
         credentials: impl IntoIterator<Item = (&'a str, C)>,
-    ) -> Pin<Box<dyn Future<Output = Result<(), AuthError>> + Send>> {
+    ) -> AuthOp {
         let packets = credentials.into_iter().map(|(scheme, it)| packet(scheme, it)).collect();
         self.change_auth(packets, true)
     }
 
-    fn change_auth(
-        &self,
-        packets: Vec<AuthPacket>,
-        replaces: bool,
-    ) -> Pin<Box<dyn Future<Output = Result<(), AuthError>> + Send>> {
-        let sent = packets.iter().try_for_each(check_auth).map(|()| {
-            let (sender, result) = oneshot::channel();
-            let shared = self.shared();
-            if !packets.is_empty() {
-                shared.access.has_credentials();
+    fn change_auth(&self, packets: Vec<AuthPacket>, replaces: bool) -> AuthOp {
+        if let Err(error) = packets.iter().try_for_each(check_auth) {
+            return AuthOp { state: State::Refused(error) };
+        }
+        let (sender, result) = oneshot::channel();
+        let shared = self.shared();
+        if !packets.is_empty() {
+            shared.access.has_credentials();
+        }
+        let (token, change) = (shared.fresh_token(), AuthChange { packets, replaces });
+        shared.send(Command::ChangeAuth(token, change, sender));
+        let op = AuthOp { state: State::Waiting { shared: Arc::clone(shared), token, result } };
+        match self.terms.as_deref().and_then(|terms| terms.timeout) {
+            Some(timeout) => op.timeout(timeout),
+            None => op,
+        }
+    }
+}
+
+/// A pending change of the credentials.
+///
+/// It begins when the client's method is called, not when this future is first polled. It goes on if
+/// the future is dropped.
+#[must_use = "a server may refuse the credentials"]
+pub struct AuthOp {
+    state: State,
+}
+
+enum State {
+    Refused(ConfigError),
+    Waiting { shared: Arc<Shared>, token: Token, result: oneshot::Receiver<Result<(), AuthError>> },
+}
+
+impl AuthOp {
+    /// Makes the change fail with [`AuthError::TimedOut`] unless a server has accepted the
+    /// credentials within this time, counted from this call. The session and the connection are not
+    /// affected.
+    ///
+    /// Without a connection, the change is withdrawn: the outcome is
+    /// [`NotApplied`](crate::Outcome::NotApplied). If a server has received the credentials and has
+    /// not answered, the outcome is [`Unknown`](crate::Outcome::Unknown), and the change goes on
+    /// without its caller: credentials cannot be taken from a connection.
+    ///
+    /// The deadline follows the client's clock and is checked by the session's task, so the call
+    /// ends late if the client's runtime is blocked. An earlier timeout of the same change is
+    /// replaced.
+    ///
+    /// ```
+    /// # async fn add(client: &zk_session::Client) {
+    /// use std::time::Duration;
+    ///
+    /// use zk_session::{AuthError, Outcome};
+    ///
+    /// let adding = client.add_auth("digest", "auditor:secret").timeout(Duration::from_secs(5));
+    /// if let Err(AuthError::TimedOut { outcome: Outcome::NotApplied }) = adding.await {
+    ///     println!("not connected");
+    /// }
+    /// # }
+    /// ```
+    pub fn timeout(self, timeout: Duration) -> Self {
+        if let State::Waiting { shared, token, .. } = &self.state {
+            let at = shared.clock.now() + timeout.min(NO_LIMIT);
+            shared.send(Command::SetDeadline(*token, at));
+        }
+        self
+    }
+}
+
+impl Future for AuthOp {
+    type Output = Result<(), AuthError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut self.state {
+            State::Refused(error) => Poll::Ready(Err(error.clone().into())),
+            // The channel is closed if the task was dropped with its runtime.
+            State::Waiting { result, .. } => {
+                Pin::new(result).poll(cx).map(|result| result.unwrap_or(Err(AuthError::Closed)))
             }
-            let (token, change) = (shared.fresh_token(), AuthChange { packets, replaces });
-            shared.send(Command::ChangeAuth(token, change, sender));
-            result
-        });
-        Box::pin(async move { sent?.await.unwrap_or(Err(AuthError::Closed)) })
+        }
+    }
+}
+
+impl fmt::Debug for AuthOp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AuthOp").finish_non_exhaustive()
     }
 }
 

@@ -5,7 +5,7 @@
 #![expect(clippy::wildcard_enum_match_arm, reason = "a reply of any other kind is a bug")]
 
 pub(crate) mod builder;
-mod credentials;
+pub(crate) mod credentials;
 mod ensemble;
 mod exposure;
 mod first_connection;

@@ -34,7 +34,7 @@ pub(crate) enum Command {
     SetHosts(Vec<Host>),
     /// Replaces the list by the servers that the ensemble names, of which there is at least one.
     FollowHosts(Vec<Host>),
-    /// Sets the deadline of a flight, replacing any earlier one.
+    /// Sets the deadline of a flight, or of a change of the credentials, replacing any earlier one.
     SetDeadline(Token, Time),
     /// Opens a lane.
     OpenLane(OwnerId, LaneSender),

@@ -370,6 +370,12 @@ impl OpenFlights {
         self.open.values().all(|open| open.connection == 0 && open.parked.is_empty())
     }
 
+    /// Returns the number of limited handles that are known.
+    #[cfg(test)]
+    pub(super) fn limited_len(&self) -> usize {
+        self.quotas.as_ref().map_or(0, |quotas| quotas.len())
+    }
+
     /// Returns true if no flight is open, and none has left anything behind.
     #[cfg(test)]
     pub(super) fn is_empty(&mut self) -> bool {

@@ -6,7 +6,7 @@
 //! be sent. A request that has timed out, or whose future was dropped, still keeps its server busy,
 //! so it keeps its place until its reply arrives or its connection ends.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::flight::{Flight, OwnerId, Token};
@@ -44,11 +44,20 @@ impl Limits {
 }
 
 /// The limited handles that have flights, or have had some a moment ago.
+///
+/// There may be thousands of them, and each flight asks what is due. So all questions are answered by
+/// an index, and none by a look at each handle.
 #[derive(Debug, Default)]
 pub(super) struct Quotas {
     quotas: BTreeMap<OwnerId, Quota>,
     /// The handles of flights that were admitted.
     admitted: BTreeMap<Token, OwnerId>,
+    /// The handles of flights that are held, by the places of the flights.
+    held: BTreeMap<u64, OwnerId>,
+    /// The handles whose next flight may be sent at this time.
+    due: BTreeSet<(Time, OwnerId)>,
+    /// The handles without flights, and when a new quota would not differ from theirs.
+    idle: BTreeSet<(Time, OwnerId)>,
 }
 
 #[derive(Debug)]
@@ -59,6 +68,16 @@ struct Quota {
     even: Time,
     /// Flights that wait, in the order of submission.
     held: BTreeMap<u64, (Token, Flight)>,
+}
+
+/// What a handle waits for.
+enum Stage {
+    /// Its next flight waits for this time.
+    Due(Time),
+    /// Its next flight waits until another one completes, or it has flights but none is held.
+    Busy,
+    /// It has no flights, and can be forgotten at this time.
+    Idle(Time),
 }
 
 impl Quotas {
@@ -73,7 +92,9 @@ impl Quotas {
         flight: Flight,
     ) {
         let new = || Quota { limits, in_flight: 0, even: Time::default(), held: BTreeMap::new() };
-        self.quotas.entry(id).or_insert_with(new).held.insert(place, (token, flight));
+        self.quotas.entry(id).or_insert_with(new);
+        self.held.insert(place, id);
+        self.change(id, |quota| quota.held.insert(place, (token, flight)));
     }
 
     /// Returns the number of flights of a handle that are held.
@@ -84,64 +105,94 @@ impl Quotas {
     /// Takes a flight that may be sent now, and its place. Forgets handles that no longer need to be
     /// known.
     pub(super) fn admit(&mut self, now: Time) -> Option<(u64, Token, Flight)> {
-        let due = |quota: &Quota| quota.due().is_some_and(|due| due <= now);
-        if let Some((id, quota)) = self.quotas.iter_mut().find(|(_, quota)| due(quota)) {
-            let (place, (token, flight)) = quota.held.pop_first()?;
-            quota.in_flight += 1;
-            if let Some(rate) = quota.limits.per_second {
-                quota.even = quota.even.max(now) + Duration::from_secs(1) / rate;
-            }
-            self.admitted.insert(token, *id);
+        if let Some((_, id)) = self.due.first().copied().filter(|(due, _)| *due <= now) {
+            let (place, (token, flight)) = self.change(id, |quota| {
+                quota.in_flight += 1;
+                if let Some(rate) = quota.limits.per_second {
+                    quota.even = quota.even.max(now) + Duration::from_secs(1) / rate;
+                }
+                quota.held.pop_first()
+            })??;
+            self.held.remove(&place);
+            self.admitted.insert(token, id);
             return Some((place, token, flight));
         }
-        self.quotas.retain(|_, quota| quota.is_needed(now));
+        while let Some((_, id)) = self.idle.first().copied().filter(|(even, _)| *even <= now) {
+            self.idle.pop_first();
+            self.quotas.remove(&id);
+        }
         None
     }
 
     /// Returns when the next flight may be sent, unless another one has to complete before.
     pub(super) fn due(&self) -> Option<Time> {
-        self.quotas.values().filter_map(Quota::due).min()
+        self.due.first().map(|(due, _)| *due)
     }
 
     /// Gives the place of a flight back, if it was admitted.
     pub(super) fn release(&mut self, token: Token) {
-        if let Some(id) = self.admitted.remove(&token)
-            && let Some(quota) = self.quotas.get_mut(&id)
-        {
-            quota.in_flight -= 1;
+        if let Some(id) = self.admitted.remove(&token) {
+            self.change(id, |quota| quota.in_flight -= 1);
         }
     }
 
     /// Takes the flight that is held at this place.
     pub(super) fn take(&mut self, place: u64) -> Option<(Token, Flight)> {
-        self.quotas.values_mut().find_map(|quota| quota.held.remove(&place))
+        let id = self.held.remove(&place)?;
+        self.change(id, |quota| quota.held.remove(&place))?
     }
 
     /// Takes all flights that are held, in the order of submission.
     pub(super) fn take_all(&mut self) -> BTreeMap<u64, (Token, Flight)> {
-        let held = self.quotas.values_mut().map(|quota| std::mem::take(&mut quota.held));
-        held.flatten().collect()
+        let held = std::mem::take(&mut self.held);
+        let take = |(place, id)| Some((place, self.change(id, |it| it.held.remove(&place))??));
+        held.into_iter().filter_map(take).collect()
+    }
+
+    /// Changes the quota of a handle, and where the indexes have it.
+    fn change<T>(&mut self, id: OwnerId, change: impl FnOnce(&mut Quota) -> T) -> Option<T> {
+        let quota = self.quotas.get_mut(&id)?;
+        match quota.stage() {
+            Stage::Due(at) => self.due.remove(&(at, id)),
+            Stage::Idle(at) => self.idle.remove(&(at, id)),
+            Stage::Busy => false,
+        };
+        let result = change(quota);
+        match quota.stage() {
+            Stage::Due(at) => self.due.insert((at, id)),
+            Stage::Idle(at) => self.idle.insert((at, id)),
+            Stage::Busy => false,
+        };
+        Some(result)
     }
 
     /// Returns true if no flight is held, and none has a place.
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
         let is_idle = |quota: &Quota| quota.in_flight == 0 && quota.held.is_empty();
-        self.admitted.is_empty() && self.quotas.values().all(is_idle)
+        self.admitted.is_empty()
+            && self.held.is_empty()
+            && self.due.is_empty()
+            && self.idle.len() == self.quotas.len()
+            && self.quotas.values().all(is_idle)
+    }
+
+    /// Returns the number of handles that are known.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.quotas.len()
     }
 }
 
 impl Quota {
-    /// Returns when the next flight may be sent, unless none is held, or another one has to complete
-    /// before.
-    fn due(&self) -> Option<Time> {
+    fn stage(&self) -> Stage {
+        if self.held.is_empty() && self.in_flight == 0 {
+            return Stage::Idle(self.even);
+        }
         let is_full = self.limits.in_flight.is_some_and(|limit| self.in_flight >= limit);
-        let early = Time::from_start(self.even.since_start().saturating_sub(BURST));
-        (!is_full && !self.held.is_empty()).then_some(early)
-    }
-
-    /// Returns whether a new quota would differ from this one.
-    fn is_needed(&self, now: Time) -> bool {
-        self.in_flight > 0 || !self.held.is_empty() || self.even > now
+        if is_full || self.held.is_empty() {
+            return Stage::Busy;
+        }
+        Stage::Due(Time::from_start(self.even.since_start().saturating_sub(BURST)))
     }
 }

@@ -11,6 +11,7 @@ mod exactly_once;
 mod keeper;
 mod lease;
 mod persistent;
+mod quota;
 mod renewal;
 mod reply_size;
 mod requests;

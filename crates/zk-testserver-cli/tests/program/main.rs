@@ -1,5 +1,8 @@
 //! The program as its users see it: a process with two ports, an output and an exit code.
 
+mod faults;
+mod hostile;
+mod page;
 mod program;
 
 use std::fs;
@@ -201,11 +204,17 @@ fn what_prevents_the_start_is_named_with_its_place() {
     let busy = Program::start(&[]);
     let port = busy.connect_string.rsplit_once(':').unwrap().1;
     for (arguments, code, expected) in [
-        (&["--script", &script][..], 1, "script.txt:2: \"explode\" is no command; "),
-        (&["--script", &script], 1, "script.txt:3: cut needs a parameter: before|after"),
+        (&["--script", &script][..], 1, "script.txt:2:1: \"explode\" is no command; "),
+        (&["--script", &script], 1, "script.txt:3:1: cut needs a parameter: before|after"),
         (&["--script", &early], 1, "early.txt:2: 0x5 is no session; "),
         (&["--script", "/missing"], 1, "cannot read /missing: No such file"),
-        (&["--data", &data], 1, "data.json: \"/a\": the data is a string, null, or an object"),
+        (&["--script", "/dev/zero"], 1, "cannot read /dev/zero: it is longer than 64 MiB"),
+        (
+            &["--data", &data],
+            1,
+            "data.json: invalid type: integer `7`, expected the data of \"/a\": a",
+        ),
+        (&["--data", folder.to_str().unwrap()], 1, ": Is a directory"),
         (&["--port", port], 1, "cannot listen on 127.0.0.1:"),
         (&["--http-port", port], 1, "for HTTP: Address already in use"),
         // An address of no machine: the server warns, and then cannot listen.

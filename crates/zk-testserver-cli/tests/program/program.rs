@@ -2,6 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
+use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -12,7 +13,7 @@ pub(crate) struct Program {
     child: Child,
     errors: BufReader<ChildStderr>,
     pub(crate) connect_string: String,
-    http: String,
+    pub(crate) http: String,
 }
 
 /// A program that has ended by itself.
@@ -24,7 +25,18 @@ pub(crate) struct Failed {
 impl Program {
     /// Starts it, and reads its addresses.
     pub(crate) fn start(arguments: &[&str]) -> Self {
-        let mut child = command(arguments)
+        Self::spawn(&mut command(arguments))
+    }
+
+    /// Starts it in a shell that has executed this line.
+    pub(crate) fn start_after(line: &str, arguments: &[&str]) -> Self {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("{line}; exec \"$0\" \"$@\"")]);
+        Self::spawn(shell.arg(env!("CARGO_BIN_EXE_zk-testserver")).args(arguments))
+    }
+
+    fn spawn(command: &mut Command) -> Self {
+        let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -41,10 +53,23 @@ impl Program {
 
     /// Starts it, and waits for its end.
     pub(crate) fn fail(arguments: &[&str]) -> Failed {
-        let output = command(arguments).stdin(Stdio::null()).output().expect("it was built");
+        Self::fail_in(Path::new("."), arguments)
+    }
+
+    /// Starts it in a folder, and waits for its end.
+    pub(crate) fn fail_in(folder: &Path, arguments: &[&str]) -> Failed {
+        let mut command = command(arguments);
+        let output = command.current_dir(folder).stdin(Stdio::null()).output();
+        let output = output.expect("it was built");
         assert!(output.stdout.is_empty(), "it has started: {output:?}");
         let errors = String::from_utf8(output.stderr).expect("messages are UTF-8");
         Failed { exit_code: output.status.code(), errors }
+    }
+
+    /// Returns what it prints instead of starting.
+    pub(crate) fn output(arguments: &[&str]) -> String {
+        let output = command(arguments).stdin(Stdio::null()).output().expect("it was built");
+        String::from_utf8(output.stdout).expect("it is UTF-8")
     }
 
     /// Executes a command that must succeed.

@@ -8,7 +8,7 @@
 use jute_codec::{AuthPacket, ErrorCode, Request, xid};
 
 use super::{Phase, SessionMachine};
-use crate::error::AuthError;
+use crate::error::{AuthError, Outcome};
 use crate::machine::cause::DisconnectCause;
 use crate::machine::event::Event;
 use crate::machine::flight::Token;
@@ -40,6 +40,8 @@ pub(super) struct PendingChange {
     missing: usize,
     /// Number of connections that ended after the packets were sent.
     tries: u32,
+    /// When the caller stops to wait.
+    deadline: Option<Time>,
 }
 
 impl SessionMachine {
@@ -59,7 +61,8 @@ impl SessionMachine {
             self.events.push_back(Event::AuthChanged { token, result: Err(error) });
             return;
         }
-        let pending = PendingChange { token, change, is_sent: false, missing: 0, tries: 0 };
+        let pending =
+            PendingChange { token, change, is_sent: false, missing: 0, tries: 0, deadline: None };
         self.auth_changes.push(pending);
         if matches!(self.link.phase, Phase::Authenticating(_) | Phase::Established) {
             self.send_auth_changes();
@@ -176,6 +179,37 @@ impl SessionMachine {
                 events.push_back(Event::AuthChanged { token: pending.token, result });
             }
             is_kept
+        });
+    }
+
+    /// Sets the deadline of a change, replacing any earlier one.
+    pub(super) fn set_auth_deadline(&mut self, token: Token, at: Time) {
+        if let Some(pending) = self.auth_changes.iter_mut().find(|it| it.token == token) {
+            pending.deadline = Some(at);
+        }
+    }
+
+    /// Returns the earliest deadline of a change.
+    pub(super) fn next_auth_deadline(&self) -> Option<Time> {
+        self.auth_changes.iter().filter_map(|it| it.deadline).min()
+    }
+
+    /// Ends the wait for changes whose deadlines have passed. A change that no server of an open
+    /// connection has is withdrawn. Any other one goes on, because its packets cannot be taken back:
+    /// if the server accepts them, they must be sent on later connections too.
+    pub(super) fn time_out_auth_changes(&mut self) {
+        let now = self.now;
+        let Self { auth_changes, events, .. } = self;
+        let is_late = |it: &PendingChange| it.deadline.is_some_and(|at| at <= now);
+        auth_changes.retain_mut(|pending| {
+            if !is_late(pending) {
+                return true;
+            }
+            pending.deadline = None;
+            let outcome = if pending.is_sent { Outcome::Unknown } else { Outcome::NotApplied };
+            let result = Err(AuthError::TimedOut { outcome });
+            events.push_back(Event::AuthChanged { token: pending.token, result });
+            pending.is_sent
         });
     }
 

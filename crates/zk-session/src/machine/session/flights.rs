@@ -129,10 +129,12 @@ impl SessionMachine {
         }
     }
 
-    /// Sets the deadline of an open flight, replacing any earlier one.
+    /// Sets the deadline of an open flight, or of a change of the credentials, replacing any earlier
+    /// one.
     pub fn set_deadline(&mut self, now: Time, token: Token, at: Time) {
         self.advance(now);
         self.flights.set_deadline(token, at);
+        self.set_auth_deadline(token, at);
     }
 
     /// Completes an open flight. Operations without a result fail with `error`, which names them

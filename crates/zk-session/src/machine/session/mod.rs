@@ -270,6 +270,7 @@ impl SessionMachine {
         // Nothing is admitted without a connection that accepts it.
         let admission = self.flights.next_admission().filter(|_| self.may_send());
         let flights = self.flights.next_deadline().into_iter().chain(admission);
+        let flights = flights.chain(self.next_auth_deadline());
         self.timers.next().into_iter().chain(flights).min()
     }
 
@@ -293,6 +294,7 @@ impl SessionMachine {
         while let Some(token) = self.flights.take_late(now) {
             self.time_out(token);
         }
+        self.time_out_auth_changes();
         self.send_waiting();
     }
 

@@ -1,10 +1,14 @@
 //! Credentials that change while the machine runs.
 
+use std::time::Duration;
+
 use jute_codec::{AuthPacket, ErrorCode, Request, Response, Zxid, xid};
 
 use super::peer::{Pair, SESSION, config, sync};
-use crate::error::AuthError;
+use crate::error::{AuthError, Outcome};
 use crate::machine::{AuthChange, DisconnectCause, Event, SessionConfig, SessionState, Token};
+
+const SECOND: Duration = Duration::from_secs(1);
 
 fn packet(credentials: &'static str) -> AuthPacket {
     AuthPacket { scheme: "digest".into(), auth: Some(credentials.into()) }
@@ -202,4 +206,49 @@ fn an_auth_reply_that_nobody_asked_for_ends_the_connection() {
     pair.accept();
     let told = Event::Disconnect(DisconnectCause::Xid(xid::AUTH));
     assert!(pair.take(|event| *event == told).is_some());
+}
+
+#[test]
+fn a_change_that_no_server_has_is_withdrawn_at_its_deadline() {
+    let timed_out = |outcome| Some(Err(AuthError::TimedOut { outcome }));
+    let mut pair = Pair::new(SessionConfig { auth: vec![packet("a:1")], ..config() });
+    pair.change(900, &["b:2"], true);
+    pair.change(901, &["c:3"], false);
+    pair.session.set_deadline(pair.now, Token(900), pair.now + SECOND * 9);
+    pair.session.set_deadline(pair.now, Token(900), pair.now + SECOND);
+    pair.sleep(SECOND - Duration::from_millis(1));
+    assert_eq!(pair.result(900), None);
+    pair.sleep(Duration::from_millis(1));
+    assert_eq!(pair.result(900), timed_out(Outcome::NotApplied));
+    pair.connect(SESSION);
+    assert_eq!(pair.sent().0, [packet("a:1"), packet("c:3")], "nothing is replaced");
+    pair.accept();
+    pair.accept();
+    assert_eq!(pair.result(901), Some(Ok(())));
+
+    // A server gets them, and its connection ends before it has answered.
+    pair.change(902, &["d:4"], false);
+    pair.session.set_deadline(pair.now, Token(902), pair.now + SECOND);
+    pair.requests();
+    pair.cut();
+    pair.sleep(SECOND);
+    assert_eq!(pair.result(902), timed_out(Outcome::NotApplied));
+    pair.connect(SESSION);
+    assert_eq!(pair.sent().0, [packet("a:1"), packet("c:3")]);
+}
+
+#[test]
+fn a_change_that_a_server_has_goes_on_after_its_deadline() {
+    let mut pair = Pair::connected();
+    pair.change(900, &["a:1"], false);
+    pair.session.set_deadline(pair.now, Token(900), pair.now + SECOND);
+    pair.requests();
+    pair.sleep(SECOND);
+    let outcome = Outcome::Unknown;
+    assert_eq!(pair.result(900), Some(Err(AuthError::TimedOut { outcome })));
+    assert_ne!(pair.session.poll_timeout(), Some(pair.now), "the deadline is gone");
+    pair.accept();
+    pair.cut();
+    pair.connect(SESSION);
+    assert_eq!(pair.sent().0, [packet("a:1")], "it is on the connection, so it must be on all");
 }
