@@ -339,7 +339,7 @@ const LINES_1024: &str = {
 };
 
 /// The files that pause, although `Repeating` does that for machines.
-const PAUSING: [&str; 12] = [
+const PAUSING: [&str; 14] = [
     // They issue operations of the client, which are no flights.
     "settled/again.rs",
     "settled/change.rs",
