@@ -145,6 +145,7 @@ impl Server {
         addresses.dedup();
         let client = match client {
             None => None,
+            Some(client) if client.contains(';') => return Err(ErrorCode::BAD_ARGUMENTS),
             Some(client) => Some(match client.rsplit_once(':') {
                 None => ("0.0.0.0".to_owned(), port(client)?),
                 Some((host, number)) => (host.trim_matches(['[', ']']).to_owned(), port(number)?),

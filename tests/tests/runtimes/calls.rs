@@ -1,6 +1,6 @@
 //! Calls with names, and ways to make them.
 
-use std::fmt::Debug;
+use std::fmt::Display;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::mpsc;
@@ -13,13 +13,13 @@ use crate::Caller;
 /// A call with its name. It completes with a description of its error.
 pub(crate) type Call = (&'static str, Pin<Box<dyn Future<Output = Result<(), String>> + Send>>);
 
-pub(crate) fn call<T, E: Debug>(
+pub(crate) fn call<T, E: Display>(
     name: &'static str,
     future: impl Future<Output = Result<T, E>> + Send + 'static,
 ) -> Call {
     let future = async move {
         let output = future.await;
-        output.map(drop).map_err(|error| format!("{error:?}"))
+        output.map(drop).map_err(|error| error.to_string())
     };
     (name, Box::pin(future))
 }

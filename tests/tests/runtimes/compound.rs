@@ -256,7 +256,8 @@ fn deadlines_of_several_locks_and_of_levels_come_although_the_clients_runtime_st
         for _ in 0..4 {
             let (name, output) = ended.recv_timeout(PATIENCE).expect("the calls complete");
             let error = output.expect_err(name);
-            let reason = if name == "acquire" { "TimedOut" } else { "DeadlinePassed" };
+            let passed = LostReason::DeadlinePassed.to_string();
+            let reason = if name == "acquire" { "timed out after" } else { &passed };
             assert!(error.contains(reason), "{name}: {error}");
         }
         let lost = LockState::Lost(LostReason::DeadlinePassed);

@@ -463,8 +463,8 @@ fn deadlines_come_without_timers_on_either_side<H: Case, W: Case>(caller: Caller
     let expected = [
         ("acquire", "TimedOut"),
         ("lost", "DeadlinePassed"),
-        ("run", "Err(Lost(DeadlinePassed))"),
-        ("wary", "Err(AtRisk)"),
+        ("run", "Err(the lock is lost: no server has confirmed the session in time)"),
+        ("wary", "Err(the lock is at risk)"),
     ];
     assert_eq!(told, expected.map(|(call, how)| (call, how.to_owned())).into());
     drop(guard);

@@ -106,7 +106,9 @@ pub enum LockError {
 jute_codec::debug_by_message!(LockError);
 
 /// Why a lock was lost.
-#[derive(Clone, Copy, Eq, Error, Hash, PartialEq)]
+// In debug format, this is its variant, unlike errors: it is a part of `LockState`, and no call fails
+// with it.
+#[derive(Clone, Copy, Debug, Eq, Error, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum LostReason {
     /// The lock was at risk, and its [policy](crate::AtRiskPolicy) treats that as lost.
@@ -134,8 +136,6 @@ pub enum LostReason {
     #[error("the contender znode is gone")]
     ZnodeDeleted,
 }
-
-jute_codec::debug_by_message!(LostReason);
 
 /// Why a body was stopped before its end; see `Guard::run`.
 #[derive(Clone, Copy, Eq, Error, Hash, PartialEq)]

@@ -475,7 +475,7 @@ impl ClientBuilder {
             Shared::new(access, chroot, clock, handle_ends, names, janitor, queued_max, id_seed);
         if let Some(transport) = followed_over {
             let follower = EnsembleFollower::new(&shared, transport, &given, id_seed[0]);
-            shared.janitor.spawn(follower.run());
+            shared.janitor.run_beside(follower.run());
         }
         Ok(Client::from_shared(Arc::new(shared)))
     }
@@ -499,7 +499,7 @@ impl ClientBuilder {
         let resumed = self.resume.as_ref().map(SessionTicket::session);
         let client = self.start_with(false)?;
         let ready = async {
-            first_connection(&client, resumed).await?;
+            first_connection(client.states(), client.shared(), resumed).await?;
             if create_chroot { ensure_chroot(client.shared()).await } else { Ok(()) }
         };
         match tokio::time::timeout(within, ready).await {

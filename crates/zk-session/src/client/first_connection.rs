@@ -1,16 +1,17 @@
 //! Waiting for the first connection of a client.
 
-use super::Client;
+use super::states::StateStream;
+use crate::driver::shared::Shared;
 use crate::error::ConnectError;
 use crate::machine::SessionState;
 use crate::types::SessionId;
 
 /// Waits until the client is connected for the first time, in the session to resume if there is one.
 pub(super) async fn first_connection(
-    client: &Client,
+    mut states: StateStream,
+    shared: &Shared,
     resumed: Option<SessionId>,
 ) -> Result<(), ConnectError> {
-    let mut states = client.states();
     let mut status = states.current();
     loop {
         let state = status.state;
@@ -34,7 +35,6 @@ pub(super) async fn first_connection(
             | SessionState::Suspended => states.next().await,
         };
         let Some(next) = next else {
-            let shared = client.shared();
             return Err(ConnectError::Stopped {
                 hosts: shared.hosts.to_string(),
                 last_failure: shared.why_not_connected(),

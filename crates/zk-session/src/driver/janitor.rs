@@ -167,7 +167,7 @@ impl Janitor {
     }
 
     /// Runs a future on the runtime of the session.
-    pub(crate) fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) {
+    pub(crate) fn run_beside(&self, future: impl Future<Output = ()> + Send + 'static) {
         let Spawner { runtime, span } = &*self.spawner;
         runtime.spawn(future.instrument(span.clone()));
     }

@@ -180,10 +180,11 @@ fn the_answers_stand_at_the_place_of_the_reply_in_the_order_of_the_server() {
 fn an_error_and_a_reply_that_is_too_long_are_shared_too() {
     let long: Vec<_> = (0..1000).map(|n| format!("name-{n}")).collect();
     let long = Response::GetChildren(long.iter().collect());
-    for (answer, expected) in
-        [(Ok(long), "ResponseTooLarge"), (Err(ErrorCode::NO_NODE), "Server { code: NO_NODE")]
-    {
-        let is_expected = |error: OpError| format!("{error:?}").starts_with(expected);
+    for answer in [Ok(long), Err(ErrorCode::NO_NODE)] {
+        let is_expected = |error: OpError| match &answer {
+            Ok(_) => matches!(error, OpError::ResponseTooLarge { .. }),
+            Err(code) => error.server_code() == Some(*code),
+        };
         let mut pair = Pair::connected();
         let first = pair.submit(vec![list("/d")]);
         let others = [pair.submit(vec![list("/d")]), pair.submit(vec![list("/d")])];
@@ -193,7 +194,7 @@ fn an_error_and_a_reply_that_is_too_long_are_shared_too() {
         assert!(is_expected(pair.error(first)));
         assert_eq!(answered(&pair), []);
         let (xid, _) = pair.request().unwrap();
-        pair.reply(xid, answer);
+        pair.reply(xid, answer.clone());
         for token in others {
             assert!(is_expected(pair.error(token)));
         }
