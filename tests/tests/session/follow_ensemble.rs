@@ -166,6 +166,25 @@ fn the_configuration_is_read_once_and_after_each_change_and_by_nobody_else() {
 }
 
 #[test]
+fn a_configuration_that_changes_all_the_time_is_read_each_two_seconds() {
+    run_within(DAY, async {
+        let net = Net::new();
+        net.publish_names(1, &["a"]);
+        let client = net.client("a").await;
+        sleep_ms(60_000).await;
+        let before = net.reads();
+        for change in 2..602 {
+            net.publish_names(change, &["a"]);
+            sleep_ms(100).await;
+        }
+        let reads = net.reads() - before;
+        assert!((29..=31).contains(&reads), "{reads}");
+        sleep_ms(2_000).await;
+        assert_eq!(version(&client), Some(601));
+    });
+}
+
+#[test]
 fn an_older_version_and_another_list_of_the_same_version_change_nothing() {
     run_within(DAY, async {
         let net = Net::new();

@@ -377,7 +377,7 @@ impl ClientBuilder {
     /// this option cannot be combined.
     ///
     /// The client reads and watches the configuration once it is connected, and again when the watch
-    /// fires. It then does what `set_hosts` does, with the addresses for clients of all members,
+    /// fires, but at most every two seconds. It then does what `set_hosts` does, with the addresses for clients of all members,
     /// including observers. For a member that listens on a wildcard such as `0.0.0.0`, it uses the
     /// addresses at which other servers reach the member. With `Tls`, it uses the secure client
     /// address, which only servers since 3.10 can name, or else the name for clients with the port of

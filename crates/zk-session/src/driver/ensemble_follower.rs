@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use jute_codec::{ReadRequest, Request, Response};
 use tokio::sync::oneshot;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{debug, info, warn};
 
 use super::beside::Beside;
@@ -34,6 +34,9 @@ use crate::types::WatchedEvent;
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 /// The longest pause after a read that a server has refused.
 const PAUSE_MAX: Duration = Duration::from_secs(600);
+/// The shortest time between two reads. An ensemble whose configuration changes all the time must not
+/// keep each of its clients busy, nor fill their logs.
+const SPACING: Duration = Duration::from_secs(2);
 /// How long a server may take to show that it can be reached.
 const ANSWER_MAX: Duration = Duration::from_secs(3);
 
@@ -106,8 +109,10 @@ impl EnsembleFollower {
             Ok((config, event)) => {
                 self.pause = PAUSE_MIN;
                 self.is_told.refusal = false;
+                let next = Instant::now() + SPACING;
                 self.consider(&config);
-                self.attend(event).await
+                self.attend(event).await?;
+                self.beside.unless_stopped(sleep_until(next)).await
             }
             Err(error) => {
                 let pause = self.pause_after(&error);

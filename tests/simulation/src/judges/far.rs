@@ -22,6 +22,10 @@ const GRACE: Duration = Duration::from_secs(5);
 /// How many writes of nothing there may be: a session makes a server catch up with one.
 const WRITES_MAX: usize = 2;
 
+/// What gives a session a place.
+const CREATES: [OpCode; 4] =
+    [OpCode::CREATE, OpCode::CREATE2, OpCode::CREATE_CONTAINER, OpCode::CREATE_TTL];
+
 /// Follows which sessions have nothing but places far behind: since when, and until when at least.
 #[derive(Clone, Debug, Default)]
 pub struct Far(BTreeMap<SessionId, (Duration, Duration)>);
@@ -70,14 +74,24 @@ pub fn judge(events: &[Event], requests: &[RequestRecord]) -> Vec<String> {
     let is_write = |request: &&RequestRecord| {
         request.op == OpCode::MULTI && request.path.as_deref() == Some("/")
     };
-    let writes = requests.iter().filter(is_write).map(|it| (it.session, it.at));
-    judge_writes(events, &writes.collect::<Vec<_>>())
+    let writes: Vec<_> = requests.iter().filter(is_write).map(|it| (it.session, it.at)).collect();
+    let is_create = |request: &&RequestRecord| CREATES.contains(&request.op);
+    let creates: Vec<_> = requests.iter().filter(is_create).map(|it| (it.session, it.at)).collect();
+    judge_writes(events, &writes, &creates)
 }
 
-/// Judges writes of nothing in these sessions at these times.
-fn judge_writes(events: &[Event], writes: &[(SessionId, Duration)]) -> Vec<String> {
+/// Judges writes of nothing in these sessions at these times. A session that creates something has
+/// another place, perhaps for less time than there is between two looks.
+fn judge_writes(
+    events: &[Event],
+    writes: &[(SessionId, Duration)],
+    creates: &[(SessionId, Duration)],
+) -> Vec<String> {
     let broken = |event: &Event| {
         let What::WasFar { session, from, to } = &event.what else { return None };
+        if creates.iter().any(|(other, at)| other == session && (*from..*to).contains(at)) {
+            return None;
+        }
         let is_needless = |(other, at): &&(SessionId, Duration)| {
             other == session && (*from + GRACE..*to).contains(at)
         };
@@ -122,11 +136,16 @@ mod tests {
         let seconds = Duration::from_secs;
         let events = history(vec![What::WasFar { session, from: seconds(10), to: seconds(30) }]);
         let broken = |session, times: [u64; 3]| {
-            judge_writes(&events, &times.map(|second| (session, seconds(second)))).len()
+            judge_writes(&events, &times.map(|second| (session, seconds(second))), &[]).len()
         };
         assert_eq!(broken(session, [16, 20, 24]), 1);
         assert_eq!(broken(SessionId(2), [16, 20, 24]), 0);
         assert_eq!(broken(session, [12, 20, 24]), 0, "it did not know it at once");
         assert_eq!(broken(session, [16, 20, 31]), 0, "it has come near");
+        let writes = [16, 20, 24].map(|second| (session, seconds(second)));
+        let with_create =
+            |second| judge_writes(&events, &writes, &[(session, seconds(second))]).len();
+        assert_eq!(with_create(15), 0, "it had another place for a moment");
+        assert_eq!(with_create(9), 1);
     }
 }
