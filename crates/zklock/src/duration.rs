@@ -26,6 +26,15 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     duration.ok().filter(|it| *it <= MAX).ok_or_else(|| "the longest duration is 365d".to_owned())
 }
 
+/// Parses a duration that is longer than nothing.
+pub(crate) fn positive(text: &str) -> Result<Duration, String> {
+    let duration = parse(text)?;
+    if duration.is_zero() {
+        return Err("it must be longer than 0; use --try to wait for no one".to_owned());
+    }
+    Ok(duration)
+}
+
 /// A duration as people write it: its two largest units.
 pub(crate) struct Short(pub(crate) Duration);
 
@@ -55,6 +64,8 @@ mod tests {
             assert_eq!(parse(text), Ok(Duration::from_millis(millis)), "{text}");
         }
         assert_eq!(parse("0"), Ok(Duration::ZERO));
+        assert!(positive("0").is_err() && positive("0ms").is_err());
+        assert_eq!(positive("1ms"), Ok(Duration::from_millis(1)));
         for text in ["", "s", "-1s", "5 s", "1.2.3s", "5y", "366d", "soon", "1e9"] {
             assert!(parse(text).is_err(), "{text}");
         }

@@ -69,7 +69,7 @@ fn confirmed(entry: &Entry) -> Result<bool, Failure> {
     let risk = match entry.holds {
         Some(false) => "It waits, and begins again at the end of the queue.",
         Some(true) | None => {
-            "It may hold the lock, which then passes on at once, while its work may still go on."
+            "It may hold the lock, which then passes on while its work may still go on."
         }
     };
     let age = entry.age(day_now()).map_or_else(|| "?".to_owned(), |age| Short(age).to_string());

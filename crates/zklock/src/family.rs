@@ -65,9 +65,18 @@ impl Family {
         self.ended
     }
 
-    /// Sends a signal to the command: to its process group, or to its process alone if it has no
-    /// group of its own.
+    /// Sends a signal to the command. A command that was stopped, for example because it wanted the
+    /// terminal, continues if the signal asks it to end: it would never receive the signal otherwise.
     pub(crate) fn forward(&self, signal: Signal) {
+        self.send(signal);
+        if [Signal::HUP, Signal::INT, Signal::QUIT, Signal::TERM].contains(&signal) {
+            self.send(Signal::CONT);
+        }
+    }
+
+    /// Sends a signal to the process group of the command, or to its process alone if it has no group
+    /// of its own.
+    fn send(&self, signal: Signal) {
         // The command may have ended, and what it has started may have left the group.
         let _ = match (self.group, self.command) {
             (Some(group), _) => kill_process_group(group, signal),

@@ -8,7 +8,7 @@ use clap::builder::FalseyValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
-use crate::duration::parse as duration;
+use crate::duration::{parse as duration, positive};
 use crate::exit;
 use crate::kind::{LockKind, Naming};
 
@@ -59,7 +59,7 @@ pub(crate) struct Connection {
     /// Session timeout to request; servers grant 2 to 20 of their ticks. Connecting
     /// for the first time takes no longer than this
     #[arg(long, env = "ZKLOCK_SESSION_TIMEOUT", hide_env_values = true, value_name = "TIME")]
-    #[arg(default_value = "30s", value_parser = duration)]
+    #[arg(default_value = "30s", value_parser = positive)]
     pub(crate) session_timeout: Duration,
     /// File with `user:password` for the scheme `digest`
     #[arg(long, env = "ZKLOCK_DIGEST_FILE", hide_env_values = true, value_name = "FILE")]
@@ -152,7 +152,7 @@ pub(crate) struct Obtain {
     pub(crate) is_try: bool,
     /// Gives up after this time, such as 30s; it includes connecting
     #[arg(long, short = 'w', env = "ZKLOCK_TIMEOUT", hide_env_values = true, value_name = "TIME")]
-    #[arg(value_parser = duration)]
+    #[arg(value_parser = positive)]
     pub(crate) timeout: Option<Duration>,
     /// fair, read, write, exclusive, semaphore=N or election
     #[arg(long, env = "ZKLOCK_KIND", hide_env_values = true, default_value = "fair")]

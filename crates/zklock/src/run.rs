@@ -59,10 +59,12 @@ impl Task for Running<'_> {
 fn terms(options: &Run, client: &Client) -> Result<Terms, Failure> {
     let (timeout, margin) = (client.status().timeout, margin(client));
     let grace = options.kill_after.unwrap_or_else(|| GRACE.min(timeout / 6));
-    if options.on_loss == OnLoss::Term && grace + margin > timeout / GRACE_SHARE_MAX {
+    let most = (timeout / GRACE_SHARE_MAX).saturating_sub(margin);
+    if options.on_loss == OnLoss::Term && grace > most {
         return Err(Failure::own(format!(
-            "--kill-after {grace:?} is too long: the servers have granted a session timeout of \
-             {timeout:?}, and the command gets at most a third of it, less {margin:?}"
+            "--kill-after {grace:?} is too long: it may be {most:?} at most, a third of the session \
+             timeout of {timeout:?} that the servers have granted, less {margin:?}; set a shorter \
+             one, or a longer --session-timeout"
         )));
     }
     Ok(Terms { grace: Some(grace).filter(|_| options.on_loss != OnLoss::Kill), margin })
@@ -129,7 +131,7 @@ impl Running<'_> {
                     is_lost = true;
                     let reason = reason.to_string();
                     self.begun.reporter.event("lost", json!({ "reason": reason }));
-                    let what = if is_ignored { "the command goes on" } else { "it is ended" };
+                    let what = if is_ignored { "the command goes on" } else { "the command is ended" };
                     self.begun.reporter.warn(&format!("the lock is lost: {reason}; {what}"));
                     if !is_ignored {
                         supervised.order(Order::End).await;

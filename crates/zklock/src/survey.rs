@@ -208,16 +208,20 @@ async fn lines(client: &Client, listed: &[(&str, Listing)]) -> Result<Vec<Line>,
             let is_waiting = |place: &usize| holds(&roles, *place, permits) == Some(false);
             let waiter = (0..roles.len()).find(is_waiting);
             let waiter = waiter.and_then(|place| listing.names.get(place));
-            queues.push((*path, kind, listing.names.first().cloned(), waiter, roles.len()));
+            let first = listing.names.first().cloned().zip(Some(holds(&roles, 0, permits)));
+            queues.push((*path, kind, first, waiter, roles.len()));
         } else if data.and_then(permits_in).is_some() {
             let lease = |name: &str| Name { number: 0, role: Role::KazooLease, name: name.into() };
-            let first = listing.leases().next().map(lease);
+            let first = listing.leases().next().map(lease).zip(Some(Some(true)));
             queues.push((*path, "semaphore", first, None, listing.leases().count()));
         }
     }
 
     let entries = queues.iter().flat_map(|(path, _, first, waiter, _)| {
-        [first.as_ref(), *waiter].into_iter().flatten().map(|name| child(path, &name.name))
+        [first.as_ref().map(|(name, _)| name), *waiter]
+            .into_iter()
+            .flatten()
+            .map(|name| child(path, &name.name))
     });
     let entries: Vec<String> = entries.collect();
     let mut read = read_all(client, &entries).await?.into_iter();
@@ -226,7 +230,10 @@ async fn lines(client: &Client, listed: &[(&str, Listing)]) -> Result<Vec<Line>,
             let name = name?;
             name.entry(&child(path, &name.name), &read.next()?)
         };
-        let holder = found(first.as_ref());
+        let holder = first.and_then(|(name, holds)| {
+            let entry = found(Some(&name))?;
+            Some(Entry { holds: entry.holds.or(holds), ..entry })
+        });
         let waits_since = found(waiter).and_then(|waiter| Some(waiter.facts?.since));
         lines.push(Line { path: path.to_owned(), kind, length, holder, waits_since });
     }

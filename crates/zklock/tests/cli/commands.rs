@@ -36,6 +36,7 @@ async fn failures_of_its_own_have_a_status_and_a_sentence() {
         (&["--no-such-option", "/lock", "true"], "unexpected argument"),
         (&["--kind", "mutex", "/lock", "true"], "write fair, read, write"),
         (&["--timeout", "soon", "/lock", "true"], "write a number and a unit"),
+        (&["--timeout", "0", "/lock", "true"], "use --try"),
         (&["lock", "true"], "lock"),
         (&["--kill-after", "9s", "/lock", "true"], "--kill-after 9s is too long"),
         (&["--events", "77", "/lock", "true"], "--events 77: No such file"),
@@ -119,6 +120,11 @@ async fn signals_reach_the_command() {
     }
     // A signal that the command does not catch ends it.
     let mut running = start(&mut world.script("echo ready; exec sleep 1000"));
+    assert_eq!(running.line().await, "ready");
+    running.signal(Signal::TERM);
+    assert_eq!(running.code().await, 128 + 15);
+    // So does one that the terminal has stopped, or somebody else.
+    let mut running = start(&mut world.script("echo ready; kill -STOP $$; sleep 1000"));
     assert_eq!(running.line().await, "ready");
     running.signal(Signal::TERM);
     assert_eq!(running.code().await, 128 + 15);

@@ -166,5 +166,9 @@ async fn status_shows_our_own_locks_as_the_library_creates_them() {
             (&lock["entries"][0]["holds"], &lock["entries"][0]["identity"]),
             (&true.into(), &"me".into())
         );
+        let seen = see(world.zklock("ls").args(["--json", "/"])).await;
+        let json: Value = serde_json::from_str(&seen.stdout).unwrap();
+        let lock = json["locks"].as_array().unwrap().iter().find(|lock| lock["path"] == path);
+        assert_eq!(lock.unwrap()["holder"]["holds"], true, "{kind}: {json}");
     }
 }
