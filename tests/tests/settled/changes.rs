@@ -158,6 +158,23 @@ fn the_list_of_another_znode_is_not_set_without_saying_so() {
 }
 
 #[test]
+fn the_list_of_another_znode_that_came_before_the_call_is_reported() {
+    run(async {
+        let world = world();
+        let (one, two) = (world.client(FIRST).await, world.client(SECOND).await);
+        create_directories(&world);
+        world.server.admin_create(PATH, b"", None);
+        let first = settled(&one);
+        let before = first.exists(PATH).await.expect("it can be read").expect("it exists");
+        let multi = Multi::new().delete(PATH, None).create(PATH, "", CreateMode::Persistent);
+        two.commit(multi).await.expect("it can be replaced");
+        let error =
+            first.set_acl(PATH, list("mine"), Some(before)).await.expect_err("another znode");
+        assert!(matches!(error, SettledError::Replaced { is_applied: true, .. }), "{error}");
+    });
+}
+
+#[test]
 fn a_list_that_others_change_is_set_at_the_version_that_it_has_then() {
     run(async {
         let world = world();
