@@ -12,9 +12,6 @@ use zk_testserver::{ServerConfig, TestServer};
 const CONTENDERS: usize = 5;
 const WORK: Duration = Duration::from_millis(200);
 
-/// Since when a contender has held the lock, and its fencing token.
-type Hold = (Instant, i64);
-
 #[tokio::main]
 async fn main() {
     // Returning the error from `main` would print its fields instead of its message.
@@ -45,15 +42,14 @@ async fn run() -> Result<(), Box<dyn Error>> {
     for task in tasks {
         holds.push(task.await??);
     }
-    // A contender whose connection is lost may come after others that have started later.
-    holds.sort();
+    holds.sort(); // One that loses its connection may come after others that started later.
     let tokens: Vec<i64> = holds.into_iter().map(|(_, token)| token).collect();
     println!("\nAll contenders were served in order, and the fencing tokens only grew: {tokens:?}");
     assert!(tokens.is_sorted());
     Ok(())
 }
 
-async fn contend(lock: FairLock, number: usize, start: Instant) -> Result<Hold, LockError> {
+async fn contend(lock: FairLock, number: usize, start: Instant) -> Result<(u128, i64), LockError> {
     let say =
         |what: &str| println!("{:>6}  contender {number}  {what}", start.elapsed().as_millis());
     let (acquire, mut phases) = lock.acquire().timeout(Duration::from_secs(60)).phases();
@@ -64,7 +60,7 @@ async fn contend(lock: FairLock, number: usize, start: Instant) -> Result<Hold, 
             Some(Phase::Queued { ahead }) = phases.next() => say(&format!("queued, {ahead} ahead")),
         }
     };
-    let (since, token) = (Instant::now(), guard.fencing_token().get());
+    let (since, token) = (start.elapsed().as_millis(), guard.fencing_token().get());
     say(&format!("HOLDS the lock, fencing token {token}"));
     tokio::time::sleep(WORK).await;
     guard.validate().await?;

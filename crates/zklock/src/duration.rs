@@ -30,7 +30,7 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
 pub(crate) fn positive(text: &str) -> Result<Duration, String> {
     let duration = parse(text)?;
     if duration.is_zero() {
-        return Err("it must be longer than 0; use --try to wait for no one".to_owned());
+        return Err("it must be longer than 0; use --try for a single attempt".to_owned());
     }
     Ok(duration)
 }

@@ -2,7 +2,7 @@
 //! at the same time.
 
 use jute_codec::{ErrorCode, OpCode};
-use zk_recipes::{Acl, CreateMode, Multi, SettledError, Version};
+use zk_recipes::{Acl, Client, CreateMode, Multi, SettledError, Version};
 use zk_session::{ConfigVersion, Permissions, Reconfig};
 use zk_tests::scene::{FIRST, SECOND, all_sent_since, at_op, session};
 use zk_tests::world::{Enumeration, World, run, sleep_ms};
@@ -15,6 +15,15 @@ fn list(user: &str) -> Vec<Acl> {
         Acl::new(Permissions::ALL, "world", "anyone"),
         Acl::new(Permissions::ALL, "digest", format!("{user}:hash")),
     ]
+}
+
+/// Starts a server that has the znode, and two clients.
+async fn with_znode() -> (World, Client, Client) {
+    let world = world();
+    let (one, two) = (world.client(FIRST).await, world.client(SECOND).await);
+    create_directories(&world);
+    world.server.admin_create(PATH, b"", None);
+    (world, one, two)
 }
 
 /// Counts the changes of the list that the server has made.
@@ -31,10 +40,7 @@ fn of_two_equal_lists_at_one_version_one_is_set_and_nobody_claims_more_than_it_k
     let mut enumeration = Enumeration::new("equal lists", first_session());
     enumeration.run(&|faults| {
         run(async {
-            let world = world();
-            let (one, two) = (world.client(FIRST).await, world.client(SECOND).await);
-            create_directories(&world);
-            world.server.admin_create(PATH, b"", None);
+            let (world, one, two) = with_znode().await;
             let (first, second) = (settled(&one), settled(&two));
             let stat = first.exists(PATH).await.expect("it can be read");
             world.inject(faults);
@@ -72,10 +78,7 @@ fn a_list_that_was_set_after_a_lost_one_is_never_overwritten() {
     let mut enumeration = Enumeration::new("later lists", first_session());
     enumeration.run(&|faults| {
         run(async {
-            let world = world();
-            let (one, two) = (world.client(FIRST).await, world.client(SECOND).await);
-            create_directories(&world);
-            world.server.admin_create(PATH, b"", None);
+            let (world, one, two) = with_znode().await;
             let first = settled(&one);
             world.inject(faults);
             let setting = first.set_acl(PATH, list("mine"), None);
@@ -116,10 +119,7 @@ fn the_list_of_another_znode_is_not_set_without_saying_so() {
     let (mut told, mut replaced) = (std::cell::Cell::new(0), std::cell::Cell::new(0));
     enumeration.run(&|faults| {
         run(async {
-            let world = world();
-            let (one, two) = (world.client(FIRST).await, world.client(SECOND).await);
-            create_directories(&world);
-            world.server.admin_create(PATH, b"", None);
+            let (world, one, two) = with_znode().await;
             let first = settled(&one);
             let before = first.exists(PATH).await.expect("it can be read").expect("it exists");
             world.inject(faults);
@@ -160,10 +160,7 @@ fn the_list_of_another_znode_is_not_set_without_saying_so() {
 #[test]
 fn the_list_of_another_znode_that_came_before_the_call_is_reported() {
     run(async {
-        let world = world();
-        let (one, two) = (world.client(FIRST).await, world.client(SECOND).await);
-        create_directories(&world);
-        world.server.admin_create(PATH, b"", None);
+        let (_world, one, two) = with_znode().await;
         let first = settled(&one);
         let before = first.exists(PATH).await.expect("it can be read").expect("it exists");
         let multi = Multi::new().delete(PATH, None).create(PATH, "", CreateMode::Persistent);
@@ -177,10 +174,7 @@ fn the_list_of_another_znode_that_came_before_the_call_is_reported() {
 #[test]
 fn a_list_that_others_change_is_set_at_the_version_that_it_has_then() {
     run(async {
-        let world = world();
-        let (one, two) = (world.client(FIRST).await, world.client(SECOND).await);
-        create_directories(&world);
-        world.server.admin_create(PATH, b"", None);
+        let (world, one, two) = with_znode().await;
         let (first, second) = (settled(&one), settled(&two));
         let (mine, theirs) = tokio::join!(
             first.set_acl(PATH, list("mine"), None),
