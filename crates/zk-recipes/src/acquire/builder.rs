@@ -149,8 +149,8 @@ impl<L, N: fmt::Debug> fmt::Debug for LockBuilder<L, N> {
 fn identity() -> String {
     let process = std::process::id();
     #[cfg(unix)]
-    if let Ok(host) = rustix::system::uname().nodename().to_str() {
-        return format!("{host} pid={process}");
+    if let Ok(host) = nix::unistd::gethostname() {
+        return format!("{} pid={process}", host.display());
     }
     format!("pid={process}")
 }

@@ -68,7 +68,7 @@ mod system {
     use std::sync::{Arc, Mutex, PoisonError};
     use std::time::Duration;
 
-    use rustix::time::{ClockId, clock_gettime};
+    use nix::time::{ClockId, clock_gettime};
 
     use super::{Readings, Steps};
 
@@ -89,13 +89,16 @@ mod system {
     }
 
     fn read() -> Readings {
-        Readings { boot: since_boot(ClockId::Boottime), raw: since_boot(ClockId::MonotonicRaw) }
+        Readings {
+            boot: since_boot(ClockId::CLOCK_BOOTTIME),
+            raw: since_boot(ClockId::CLOCK_MONOTONIC_RAW),
+        }
     }
 
+    /// Linux has had both clocks since 2011. One that could not be read would stand still, and the
+    /// other one would count.
     fn since_boot(clock: ClockId) -> Duration {
-        let time = clock_gettime(clock);
-        let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-        Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
+        clock_gettime(clock).map_or(Duration::ZERO, Duration::from)
     }
 }
 
