@@ -42,8 +42,8 @@ pub(crate) struct Options {
     /// of `queue` has its own session; otherwise all waiters share one client.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) sessions: Option<u32>,
-    /// Number of tasks that share one client in the pipelined workloads. They also share
-    /// `--inflight`.
+    /// Number of tasks that share one client in the pipelined workloads, where they also share
+    /// `--inflight`, and in `settled`, where each has one operation in flight.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) tasks: u32,
     /// The runtime for the library.
@@ -103,12 +103,12 @@ impl Workload {
             | Self::TryBusy
             | Self::GetPipelined
             | Self::SetPipelined
-            | Self::CreatePipelined
-            | Self::Settled => true,
+            | Self::CreatePipelined => true,
             Self::IdleSessions
             | Self::HeldLocks
             | Self::ReconnectWatches
             | Self::Queue
+            | Self::Settled
             | Self::Codec
             | Self::Goals => false,
         }

@@ -3,82 +3,197 @@
 use std::time::{Duration, Instant};
 
 use jute_codec::CreateMode;
+use tokio::task::JoinSet;
 use zk_recipes::SettledClient;
-use zk_session::Client;
+use zk_session::{Client, Multi};
 
+use crate::metered::Traffic;
 use crate::options::Options;
-use crate::report::{Report, round};
+use crate::report::{Report, cpu_time, round};
 use crate::{Outcome, directory};
 
-/// Number of operations of one turn.
+/// Number of operations of each kind in one turn, if one operation is in flight.
 const TURN: u32 = 100;
+/// The same of each task, if there are several.
+const TURN_OF_TASK: u32 = 20;
 
-/// Measures turns of plain and settled operations, one operation at a time, and reports the medians
-/// of the ratios of the times of neighbouring turns.
+/// What a turn does, in this order.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Kind {
+    Get,
+    Set,
+    /// Creates persistent znodes with fixed names.
+    Create,
+    /// Deletes them.
+    Delete,
+    /// Creates sequential znodes.
+    Sequential,
+    /// Commits two writes together.
+    Commit,
+}
+
+const KINDS: [(Kind, &str); 6] = [
+    (Kind::Get, "get"),
+    (Kind::Set, "set"),
+    (Kind::Create, "create"),
+    (Kind::Delete, "delete"),
+    (Kind::Sequential, "sequential"),
+    (Kind::Commit, "commit"),
+];
+
+/// What the operations of one kind in one turn cost.
+#[derive(Clone, Copy, Debug, Default)]
+struct Cost {
+    time: Duration,
+    cpu: Duration,
+    bytes: u64,
+}
+
+/// One side of the comparison.
+#[derive(Clone)]
+struct Side {
+    client: Client,
+    /// The handle, if the operations settle.
+    settled: Option<SettledClient>,
+    directory: String,
+    data: Vec<u8>,
+}
+
+/// Measures turns of plain and settled operations, one operation at a time unless `--tasks` says
+/// otherwise, and reports the medians of the ratios of neighbouring turns.
 pub(crate) async fn run(options: &Options) -> Outcome<Report> {
-    let client = options.client()?.connect().await?;
+    let traffic = Traffic::default();
+    let client = options.client()?.transport(traffic.transport()).connect().await?;
     let directory = directory::make(&client).await?;
-    let path = format!("{directory}/znode");
     let data = vec![b'x'; usize::try_from(options.size)?];
-    client.create(&path, data.clone(), CreateMode::Persistent).await?;
-    let markers = format!("{directory}/markers");
-    let settled = SettledClient::new(&client, &markers)?;
-    // The marker exists from now on.
-    settled.set_data(&path, data.clone(), None).await?;
+    for name in ["znode", "other"] {
+        let path = format!("{directory}/{name}");
+        client.create(&path, data.clone(), CreateMode::Persistent).await?;
+    }
+    let settled = SettledClient::new(&client, &format!("{directory}/markers"))?;
+    let plain = Side { client: client.clone(), settled: None, directory: directory.clone(), data };
+    let settling = Side { settled: Some(settled), ..plain.clone() };
+    // The markers exist from now on.
+    turn(&settling, options.tasks, &traffic).await?;
 
-    let mut ratios: [Vec<f64>; 2] = [Vec::new(), Vec::new()];
-    let [gets, sets] = &mut ratios;
+    let mut turns: Vec<[[Cost; KINDS.len()]; 2]> = Vec::new();
     let until = Instant::now() + options.duration();
-    let mut is_settled_first = false;
-    while Instant::now() < until || gets.len() < 3 {
+    while Instant::now() < until || turns.len() < 3 {
         // Whatever the first turn of a pair does to the second one, it does to both kinds.
-        is_settled_first = !is_settled_first;
-        let first = turn(&client, &settled, &path, &data, is_settled_first).await?;
-        let second = turn(&client, &settled, &path, &data, !is_settled_first).await?;
-        let (settling, plain) = if is_settled_first { (first, second) } else { (second, first) };
-        let ([get, set], [plain_get, plain_set]) = (settling, plain);
-        gets.push(get.as_secs_f64() / plain_get.as_secs_f64());
-        sets.push(set.as_secs_f64() / plain_set.as_secs_f64());
+        let [settled, plain] = if turns.len().is_multiple_of(2) {
+            let settled = turn(&settling, options.tasks, &traffic).await?;
+            [settled, turn(&plain, options.tasks, &traffic).await?]
+        } else {
+            let plain = turn(&plain, options.tasks, &traffic).await?;
+            [turn(&settling, options.tasks, &traffic).await?, plain]
+        };
+        turns.push([settled, plain]);
     }
 
-    drop(settled);
+    drop(settling);
     directory::remove(&client, &directory).await?;
     client.close().await;
-    let mut report = Report::new(options).figure("turns", ratios[0].len() as f64);
-    for (name, ratios) in ["get", "set"].into_iter().zip(&mut ratios) {
-        ratios.sort_by(f64::total_cmp);
-        let at = |part: usize| ratios.get(ratios.len() * part / 20).copied().unwrap_or(f64::NAN);
+    let mut report = Report::new(options)
+        .figure("turns", turns.len() as f64)
+        .figure("tasks", options.tasks.into())
+        .figure("size", options.size.into());
+    for (at, (_, name)) in KINDS.into_iter().enumerate() {
+        let ratios = |figure: fn(&Cost) -> f64| {
+            let costs = turns.iter().map(|[settled, plain]| (settled.get(at), plain.get(at)));
+            let ratio = costs.map(|costs| match costs {
+                (Some(settled), Some(plain)) => figure(settled) / figure(plain),
+                _ => f64::NAN,
+            });
+            let mut ratios: Vec<_> = ratio.collect();
+            ratios.sort_by(f64::total_cmp);
+            let at = |part: usize| ratios.get(ratios.len() * part / 20).copied();
+            [at(1), at(10), at(19)].map(|ratio| round(ratio.unwrap_or(f64::NAN)))
+        };
+        let [low, median, high] = ratios(|cost| cost.time.as_secs_f64());
+        let [_, cpu, _] = ratios(|cost| cost.cpu.as_secs_f64());
+        let [_, bytes, _] = ratios(|cost| cost.bytes as f64);
         report = report
-            .figure(&format!("{name}_vs_plain"), round(at(10)))
-            .figure(&format!("{name}_vs_plain_low"), round(at(1)))
-            .figure(&format!("{name}_vs_plain_high"), round(at(19)));
+            .figure(&format!("{name}_vs_plain"), median)
+            .figure(&format!("{name}_vs_plain_low"), low)
+            .figure(&format!("{name}_vs_plain_high"), high)
+            .figure(&format!("{name}_cpu_vs_plain"), cpu)
+            .figure(&format!("{name}_bytes_vs_plain"), bytes);
     }
     Ok(report)
 }
 
-/// Reads and writes, and returns the times.
-async fn turn(
-    client: &Client,
-    settled: &SettledClient,
-    path: &str,
-    data: &[u8],
-    is_settled: bool,
-) -> Outcome<[Duration; 2]> {
-    let start = Instant::now();
-    for _ in 0..TURN {
-        if is_settled {
-            settled.get_data(path).await?;
+/// Performs the operations of all kinds, and returns what each kind cost.
+async fn turn(side: &Side, tasks: u32, traffic: &Traffic) -> Outcome<[Cost; KINDS.len()]> {
+    let mut costs = [Cost::default(); KINDS.len()];
+    for ((kind, _), cost) in KINDS.into_iter().zip(&mut costs) {
+        let (sent, cpu, began) = (traffic.so_far(), cpu_time(), Instant::now());
+        let made = if tasks == 1 {
+            side.clone().perform(kind, 0, TURN).await?
         } else {
-            client.get_data(path).await?;
+            let mut running = JoinSet::new();
+            for task in 0..tasks {
+                running.spawn(side.clone().perform(kind, task, TURN_OF_TASK));
+            }
+            let mut made = Vec::new();
+            while let Some(task) = running.join_next().await {
+                made.extend(task??);
+            }
+            made
+        };
+        *cost =
+            Cost { time: began.elapsed(), cpu: cpu_time() - cpu, bytes: traffic.since(sent).bytes };
+        // These are not measured.
+        let removing: Vec<_> = made.iter().map(|path| side.client.delete(path, None)).collect();
+        for removed in removing {
+            removed.await?;
         }
     }
-    let middle = Instant::now();
-    for _ in 0..TURN {
-        if is_settled {
-            settled.set_data(path, data.to_vec(), None).await?;
-        } else {
-            client.set_data(path, data.to_vec(), None).await?;
+    Ok(costs)
+}
+
+impl Side {
+    /// Performs operations one after the other, and returns the paths of the znodes to remove.
+    async fn perform(self, kind: Kind, task: u32, count: u32) -> Outcome<Vec<String>> {
+        let Self { client, settled, directory, data } = self;
+        let (path, other) = (format!("{directory}/znode"), format!("{directory}/other"));
+        let mut made = Vec::new();
+        for number in 0..count {
+            let name = format!("{directory}/made-{task}-{number}");
+            let both = || {
+                let first = Multi::new().set_data(&path, data.clone(), None);
+                first.set_data(&other, data.clone(), None)
+            };
+            match (kind, &settled) {
+                (Kind::Get, None) => drop(client.get_data(&path).await?),
+                (Kind::Get, Some(settled)) => drop(settled.get_data(&path).await?),
+                (Kind::Set, None) => {
+                    client.set_data(&path, data.clone(), None).await?;
+                }
+                (Kind::Set, Some(settled)) => {
+                    settled.set_data(&path, data.clone(), None).await?;
+                }
+                (Kind::Create, None) => {
+                    client.create(&name, data.clone(), CreateMode::Persistent).await?;
+                }
+                (Kind::Create, Some(settled)) => {
+                    settled.create(&name, data.clone(), CreateMode::Persistent).await?;
+                }
+                (Kind::Delete, None) => client.delete(&name, None).await?,
+                (Kind::Delete, Some(settled)) => settled.delete(&name, None).await?,
+                (Kind::Sequential, None) => {
+                    let mode = CreateMode::PersistentSequential;
+                    let created = client.create(&format!("{path}-"), data.clone(), mode).await?;
+                    made.push(created.path.to_string());
+                }
+                (Kind::Sequential, Some(settled)) => {
+                    let mode = CreateMode::PersistentSequential;
+                    let created = settled.create(&format!("{path}-"), data.clone(), mode).await?;
+                    made.extend(created.path.map(|path| path.to_string()));
+                }
+                (Kind::Commit, None) => drop(client.commit(both()).await?),
+                (Kind::Commit, Some(settled)) => drop(settled.commit(both()).await?),
+            }
         }
+        Ok(made)
     }
-    Ok([middle - start, middle.elapsed()])
 }

@@ -20,7 +20,7 @@ use zk_session::rustls::client::danger::{
     HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier,
 };
 use zk_session::rustls::crypto::{
-    CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature,
+    CryptoProvider, WebPkiSupportedAlgorithms, ring, verify_tls12_signature, verify_tls13_signature,
 };
 use zk_session::rustls::pki_types::pem::PemObject as _;
 use zk_session::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -43,6 +43,12 @@ type Decide = dyn Fn(&CertificateDer<'_>) -> Result<(), Error> + Send + Sync;
 struct Verifier {
     provider: Arc<CryptoProvider>,
     decide: Box<Decide>,
+}
+
+impl Verifier {
+    fn algorithms(&self) -> &WebPkiSupportedAlgorithms {
+        &self.provider.signature_verification_algorithms
+    }
 }
 
 impl std::fmt::Debug for Verifier {
@@ -69,8 +75,7 @@ impl ServerCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        verify_tls12_signature(message, certificate, signature, algorithms)
+        verify_tls12_signature(message, certificate, signature, self.algorithms())
     }
 
     fn verify_tls13_signature(
@@ -79,12 +84,11 @@ impl ServerCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        verify_tls13_signature(message, certificate, signature, algorithms)
+        verify_tls13_signature(message, certificate, signature, self.algorithms())
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.provider.signature_verification_algorithms.supported_schemes()
+        self.algorithms().supported_schemes()
     }
 }
 

@@ -3,9 +3,13 @@
 use std::future::IntoFuture as _;
 
 use tokio::task::JoinSet;
-use zk_recipes::{Absence, Client, Presence, PresenceError, PresenceState, Released};
-use zk_tests::target::Fixture;
+use zk_recipes::{
+    Absence, Acl, Client, CreateMode, CreateOptions, Presence, PresenceError, PresenceState,
+    Released,
+};
+use zk_tests::target::{CREDENTIALS, Fixture};
 use zk_tests::wait::{catch_up, soon};
+use zk_tests::world::sleep_ms;
 
 use super::expiry::{NEVER, Victim};
 
@@ -77,5 +81,35 @@ async fn a_presence_whose_session_expires_waits_for_whoever_has_taken_its_path()
     }
     theirs.close().await.unwrap();
     check_present(&mut presence, &victim.client, &observer, "1").await;
+    presence.close().await.unwrap();
+}
+
+/// Only an administrator may create the parent.
+#[tokio::test]
+async fn a_presence_comes_with_the_parent_that_it_may_not_create() {
+    let fixture = Fixture::start().await;
+    let admin = fixture.builder().auth("digest", CREDENTIALS).connect().await.unwrap();
+    let client = fixture.client().await;
+    let create = async |path, acl| {
+        let options = CreateOptions::from(CreateMode::Persistent).acl(acl);
+        admin.create(path, "", options).await.unwrap();
+    };
+    create("/services", [Acl::read(), Acl::creator_all()].concat()).await;
+    let mut waiting = JoinSet::new();
+    waiting.spawn(builder(&client).keep_trying().begin("1").into_future());
+    let tests =
+        || client.stats().request("exists").map_or(0, |tests| tests.completed + tests.refused);
+    // After this many attempts, the pauses are long.
+    soon("attempts", async {
+        while tests() < 15 {
+            sleep_ms(5).await
+        }
+    })
+    .await;
+    create("/services/x", Acl::open()).await;
+    let created = client.now();
+    let mut presence = soon("the presence", waiting.join_next()).await.unwrap().unwrap().unwrap();
+    eprintln!("present after {:?}", client.now().saturating_since(created));
+    check_present(&mut presence, &client, &admin, "1").await;
     presence.close().await.unwrap();
 }

@@ -308,6 +308,37 @@ fn a_refused_join_fails_and_a_refused_rejoin_is_tried_again_at_a_bounded_rate() 
     });
 }
 
+/// Many members may wait for one directory, so each of them pauses.
+#[test]
+fn members_are_back_after_one_short_pause_when_another_client_creates_their_directory() {
+    run(async {
+        let world = World::new();
+        let admin = world.client_with(SECOND, |builder| builder.auth("digest", "a:secret")).await;
+        let client = world.client(FIRST).await;
+        create_directory(&world);
+        let membership = join(&client, "a", "one").await;
+        let closed = [Acl::read(), Acl::creator_all()].concat();
+        admin.set_acl("/services/x", closed, None).await.expect("everyone may change it");
+        for deleted in [path("a"), GROUP.to_owned()] {
+            assert!(world.server.admin_delete(&deleted));
+        }
+        sleep_ms(31_000).await;
+        let refused = Absence::Refused(RecipeError::Refused {
+            code: ErrorCode::NO_AUTH,
+            action: FailedAction::Create,
+            path: GROUP.to_owned(),
+        });
+        assert_eq!(membership.state(), MembershipState::Rejoining(refused), "{}", world.trace());
+        world.server.admin_create(GROUP, b"", None);
+        let began = client.now();
+        until_member(&world, &membership).await;
+        let took = client.now().saturating_since(began).as_millis();
+        assert!((200..=300).contains(&took), "{took}\n{}", world.trace());
+        drop(membership);
+        check_clean(&world, &[&client]).await;
+    });
+}
+
 #[test]
 fn a_member_without_permission_for_its_own_znode_joins_and_is_seen_by_nobody() {
     run(async {

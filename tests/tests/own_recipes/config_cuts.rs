@@ -1,8 +1,9 @@
 //! The configuration with rollback.
 
+use zk_recipes::Client;
 use zk_tests::meter::Pace;
 use zk_tests::scene::{FIRST, SECOND};
-use zk_tests::world::{Enumeration, World, run};
+use zk_tests::world::{Enumeration, Ran, World, run};
 
 use crate::config::{Config, Entries, Loaded};
 use crate::{check_clean, first_session, last_data, settled, world};
@@ -22,12 +23,34 @@ fn text_of(loaded: &Loaded) -> String {
     String::from_utf8(color.to_vec()).expect("it is text")
 }
 
-/// Creates the configuration, with a version that both clients have read.
-async fn set_up(second: &Config) -> Loaded {
-    assert!(second.create().await.expect("it can be created"));
-    let empty = second.load().await.expect("it can be read");
-    assert!(second.publish(&empty, &entries("old")).await.expect("it can be written"));
-    second.load().await.expect("it can be read")
+/// Two writers of a configuration, and its version at first.
+struct Writers {
+    world: World,
+    clients: [Client; 2],
+    first: Config,
+    second: Config,
+    old: Loaded,
+}
+
+impl Writers {
+    /// Creates the configuration, with a version that both clients have read.
+    async fn set_up() -> Self {
+        let world = world();
+        let clients = [world.client(FIRST).await, world.client(SECOND).await];
+        let [first, second] = clients.each_ref().map(|client| Config::new(&settled(client), PATH));
+        assert!(second.create().await.expect("it can be created"));
+        let empty = second.load().await.expect("it can be read");
+        assert!(second.publish(&empty, &entries("old")).await.expect("it can be written"));
+        let old = second.load().await.expect("it can be read");
+        Self { world, clients, first, second, old }
+    }
+
+    async fn end(self) -> Ran {
+        let Self { world, clients: [one, two], first, second, .. } = self;
+        drop((first, second));
+        check_clean(&world, &[&one, &two]).await;
+        world.ran()
+    }
 }
 
 /// Checks which version counts in the end, after this many changes, and how many versions there are.
@@ -45,25 +68,20 @@ fn one_of_two_writers_wins_and_both_then_read_its_complete_version() {
         Enumeration::new("published configurations", first_session()).without_refusals_in_pairs();
     enumeration.run(&|faults| {
         run(async {
-            let world = world();
-            let (one, two) = (world.client(FIRST).await, world.client(SECOND).await);
-            let (first, second) =
-                (Config::new(&settled(&one), PATH), Config::new(&settled(&two), PATH));
-            let old = set_up(&second).await;
+            let writers = Writers::set_up().await;
+            let Writers { world, first, second, old, .. } = &writers;
             world.inject(faults);
             let write = async |config: &Config, text: &str| {
-                let won = config.publish(&old, &entries(text)).await.expect("it can be written");
+                let won = config.publish(old, &entries(text)).await.expect("it can be written");
                 (won, config.load().await.expect("it can be read"))
             };
-            let (mine, theirs) = tokio::join!(write(&first, "mine"), write(&second, "theirs"));
+            let (mine, theirs) = tokio::join!(write(first, "mine"), write(second, "theirs"));
             assert!(mine.0 != theirs.0, "{mine:?} {theirs:?}\n{}", world.trace());
             let winner = if mine.0 { "mine" } else { "theirs" };
             assert_eq!(text_of(&mine.1), winner, "\n{}", world.trace());
             assert_eq!(mine.1, theirs.1, "\n{}", world.trace());
-            check_end(&world, &mine.1, 2, 3).await;
-            drop((first, second));
-            check_clean(&world, &[&one, &two]).await;
-            world.ran()
+            check_end(world, &mine.1, 2, 3).await;
+            writers.end().await
         })
     });
     assert!(enumeration.is_complete(60, 700), "{enumeration:?}");
@@ -76,12 +94,9 @@ fn a_rollback_restores_an_earlier_version_or_another_writer_was_first() {
         Enumeration::new("rolled-back configurations", first_session()).without_refusals_in_pairs();
     enumeration.run(&|faults| {
         run(async {
-            let world = world();
-            let (one, two) = (world.client(FIRST).await, world.client(SECOND).await);
-            let (first, second) =
-                (Config::new(&settled(&one), PATH), Config::new(&settled(&two), PATH));
-            let old = set_up(&second).await;
-            assert!(second.publish(&old, &entries("new")).await.expect("it can be written"));
+            let writers = Writers::set_up().await;
+            let Writers { world, first, second, old, .. } = &writers;
+            assert!(second.publish(old, &entries("new")).await.expect("it can be written"));
             let seen = second.load().await.expect("it can be read");
             world.inject(faults);
             let publishing = entries("another");
@@ -95,10 +110,8 @@ fn a_rollback_restores_an_earlier_version_or_another_writer_was_first() {
             } else {
                 assert_eq!(text_of(&last), "another", "\n{}", world.trace());
             }
-            check_end(&world, &last, 3, if is_back { 3 } else { 4 }).await;
-            drop((first, second));
-            check_clean(&world, &[&one, &two]).await;
-            world.ran()
+            check_end(world, &last, 3, if is_back { 3 } else { 4 }).await;
+            writers.end().await
         })
     });
     assert!(enumeration.is_complete(60, 700), "{enumeration:?}");

@@ -1,10 +1,11 @@
-//! Presences in virtual time: znodes that come back after deletions, expiries, refusals and strange
-//! znodes, cuts of the connection at every request, cancellation at every poll, and costs. The suite
-//! of groups tests the same keeper as members.
+//! Presences in virtual time: znodes that come back after deletions, expiries, refusals, strange
+//! znodes and missing parents, cuts of the connection at every request, cancellation at every poll,
+//! and costs. The suite of groups tests the same keeper as members.
 
 mod cancelling;
 mod costs;
 mod cuts;
+mod directories;
 mod lasting;
 mod obstacles;
 

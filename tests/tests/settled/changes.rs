@@ -1,12 +1,16 @@
 //! Access control lists and configurations, which no transaction can contain, and which others change
 //! at the same time.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
 use jute_codec::{ErrorCode, OpCode};
 use zk_recipes::{Acl, Client, CreateMode, Multi, SettledError, Version};
 use zk_session::{ConfigVersion, Permissions, Reconfig};
 use zk_tests::scene::{FIRST, SECOND, all_sent_since, at_op, session};
 use zk_tests::world::{Enumeration, World, run, sleep_ms};
-use zk_testserver::{Action, ServerConfig};
+use zk_testserver::{Action, ServerConfig, ServerVersion};
 
 use crate::{PATH, create_directories, first_session, flush, rows, settled, world};
 
@@ -187,6 +191,46 @@ fn a_list_that_others_change_is_set_at_the_version_that_it_has_then() {
         let error = missing.expect_err("it is missing");
         assert_eq!(error.outcome(), zk_recipes::Outcome::NotApplied, "{error}");
     });
+}
+
+/// Nothing ends the session of a request that was lost, so a server that was paused may apply it after
+/// the client has looked in its next session.
+#[test]
+fn a_list_is_set_once_although_a_server_swaps_the_session_of_its_request() {
+    let pauses = (1..30).map(|halves| Action::Pause(Duration::from_millis(halves * 500)));
+    let mut late = 0;
+    for action in [Action::CutBefore, Action::CutAfter].into_iter().chain(pauses) {
+        for is_expected in [false, true] {
+            late += usize::from(run(async {
+                let keeper = ServerConfig::default().version(ServerVersion::Keeper).members(3);
+                let world = World::with(keeper);
+                let member = Arc::new(AtomicUsize::new(1));
+                let client = world.moving_client(FIRST, &member).await;
+                create_directories(&world);
+                world.server.admin_create(PATH, b"", None);
+                let settled = settled(&client);
+                let stat = settled.exists(PATH).await.expect("it can be read");
+                let before = session(&client);
+                world.server.inject(at_op(before, OpCode::SET_ACL, action.clone()));
+                member.store(2, Ordering::SeqCst);
+                let expected = stat.filter(|_| is_expected);
+                let set = settled.set_acl(PATH, list("mine"), expected).await;
+                let set = set.unwrap_or_else(|error| {
+                    panic!("{action:?} {error}\n{}", world.trace());
+                });
+                let has_moved = session(&client) != before;
+                flush(&world).await;
+                sleep_ms(60_000).await;
+                assert_eq!(changes(&world), 1, "{action:?} {set:?}\n{}", world.trace());
+                let by =
+                    world.server.commits().iter().rev().find_map(|commit| {
+                        (commit.op == OpCode::SET_ACL).then_some(commit.session)
+                    });
+                has_moved && action != Action::CutAfter && by == Some(before)
+            }));
+        }
+    }
+    assert!(late > 0, "no request was applied late");
 }
 
 /// With the metadata, a change is one request; without it, two.

@@ -10,10 +10,7 @@ use zk_tests::scene::{FIRST, at_op, session, spawn};
 use zk_tests::world::{World, run};
 use zk_testserver::Action;
 
-use crate::{MARKERS, PATH, check_clean, create_directories, settled, world};
-
-/// Longer than the session timeout.
-const OUTAGE: Duration = Duration::from_secs(30);
+use crate::{MARKERS, OUTAGE, PATH, check_clean, create_directories, settled, world};
 
 #[test]
 fn a_write_whose_session_ends_before_its_outcome_is_known_is_an_outcome_of_its_own() {

@@ -2,17 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::atomic::AtomicUsize;
 
-use zk_recipes::{Client, CreateMode, Outcome, SettledClient, SettledError};
+use zk_recipes::{CreateMode, Outcome, SettledClient, SettledError};
 use zk_tests::meter::Pace;
 use zk_tests::random::SplitMix64;
-use zk_tests::scene::{FIRST, SECOND, at_request};
+use zk_tests::scene::{FIRST, SECOND};
 use zk_tests::world::{World, run, sleep_ms};
-use zk_testserver::Action;
 
-use crate::{PATH, check_clean, create_directories, flush, settled};
+use crate::{PATH, check_clean, create_directories, disturb, flush, settled};
 
 /// What the callers of one kind of operation were told.
 #[derive(Debug, Default)]
@@ -61,33 +59,6 @@ async fn work(settled: &SettledClient, seed: u64, writes: &mut Told, creates: &m
     }
 }
 
-/// Moves the sessions, loses their requests or replies, and ends them now and then.
-async fn disturb(world: &World, member: &AtomicUsize, clients: (&Client, &Client), seed: u64) {
-    let mut random = SplitMix64::new(seed);
-    for _ in 0..40 {
-        sleep_ms(random.below(40)).await;
-        let client = if random.below(2) == 0 { clients.0 } else { clients.1 };
-        let Some(session) = client.session_id() else { continue };
-        match random.below(16) {
-            0 => world.server.expire(session),
-            1..8 => {
-                member.store(random.below(3) as usize, Ordering::SeqCst);
-                world.server.disconnect_all();
-            }
-            _ => {
-                let is_lost = random.below(2) == 0;
-                let action = if is_lost { Action::CutBefore } else { Action::CutAfter };
-                let mut cut = at_request(session, random.below(3) as usize, action);
-                // Some outages are longer than the session timeout.
-                let lasts_long = random.below(16) == 0;
-                cut.refuse_for = lasts_long.then(|| Duration::from_secs(30));
-                world.server.inject(cut);
-            }
-        }
-    }
-    std::future::pending().await
-}
-
 #[test]
 fn what_callers_are_told_is_true_when_sessions_move_between_members_that_lag() {
     let (mut applied, mut unknown) = (0, 0);
@@ -110,7 +81,7 @@ fn what_callers_are_told_is_true_when_sessions_move_between_members_that_lag() {
             };
             tokio::select! {
                 _ = working => {}
-                () = disturb(&world, &member, (&one, &two), seed) => {}
+                () = disturb(world.clone(), member, vec![one.clone(), two.clone()], seed) => {}
             }
             sleep_ms(10_000).await;
             flush(&world).await;
@@ -130,4 +101,49 @@ fn what_callers_are_told_is_true_when_sessions_move_between_members_that_lag() {
     }
     eprintln!("{applied} operations were applied, {unknown} are unknown");
     assert!(applied > 1_000 && unknown > 20, "{applied} {unknown}");
+}
+
+/// A new session begins with a transaction, so the server that reports it has applied everything that
+/// the client has seen before.
+#[test]
+fn states_do_not_get_older_when_sessions_move_between_members_that_lag_and_end() {
+    let (mut sessions, mut states) = (0, 0);
+    for seed in 0..60 {
+        run(async {
+            let world = World::lagging(seed).pace(Pace::of(60));
+            create_directories(&world);
+            world.server.admin_create(PATH, b"0", None);
+            let member = Arc::new(AtomicUsize::new(0));
+            let client = world.moving_client(FIRST, &member).await;
+            let mut random = SplitMix64::new(seed);
+            let mut changes = settled(&client).changes(PATH).expect("the path is valid");
+            let (mut last, mut session) = (-1, client.session_id());
+            let following = async {
+                while last < 60 {
+                    // A member that lags may not have the znode at first.
+                    let found = changes.next().await.expect("it may be read");
+                    let version = found.map_or(-1, |(_, stat)| stat.version.0);
+                    assert!(version >= last, "{last} {version}\n{}", world.trace());
+                    (last, states) = (version, states + 1);
+                    let now = client.session_id().or(session);
+                    sessions += usize::from(now != session);
+                    session = now;
+                }
+            };
+            let writing = async {
+                for version in 1..=60 {
+                    sleep_ms(random.below(100)).await;
+                    world.server.admin_set_data(PATH, version.to_string().as_bytes());
+                    let ended = (random.below(6) == 0).then(|| client.session_id()).flatten();
+                    ended.into_iter().for_each(|session| world.server.expire(session));
+                }
+            };
+            tokio::select! {
+                _ = async { tokio::join!(following, writing) } => {}
+                () = disturb(world.clone(), member, vec![client.clone()], seed) => {}
+            }
+        });
+    }
+    eprintln!("{states} states in {sessions} more sessions");
+    assert!(states > 250 && sessions > 100, "{states} {sessions}");
 }

@@ -82,6 +82,11 @@ impl Row {
         self.ops.is_empty()
     }
 
+    /// Whether the version of what it changes decides, in any session, and no marker.
+    pub(crate) fn has_version(&self) -> bool {
+        self.ops.iter().any(|op| matches!(*op, OpCode::SET_ACL | OpCode::RECONFIG))
+    }
+
     /// Creates a scene, with a client that the world connects.
     pub(crate) async fn scene(&self, world: World, client: Client) -> Scene {
         create_directories(&world);

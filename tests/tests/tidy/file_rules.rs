@@ -339,7 +339,7 @@ const LINES_1024: &str = {
 };
 
 /// The files that pause, although `Repeating` does that for machines.
-const PAUSING: [&str; 14] = [
+const PAUSING: [&str; 15] = [
     // They issue operations of the client, which are no flights.
     "settled/again.rs",
     "settled/change.rs",
@@ -359,6 +359,8 @@ const PAUSING: [&str; 14] = [
     "machine/monitor.rs",
     // Nothing is repeated: somebody deletes the znode again and again.
     "presence/machine/presence.rs",
+    // An event ends these pauses.
+    "presence/machine/obstacle.rs",
 ];
 
 fn errors_show_their_message(_: &str, text: &str) -> Vec<String> {

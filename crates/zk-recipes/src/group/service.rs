@@ -17,7 +17,7 @@ use crate::engine::call::Call;
 use crate::engine::drive::run;
 use crate::error::{RecipeError, check_acl, check_path};
 use crate::machine::{FailedAction, ReadAll, child, list, read};
-use crate::presence::machine::presence::{Patience, Profile};
+use crate::presence::machine::profile::{Patience, Profile};
 use crate::presence::stay::Stay;
 
 /// A group of processes: each member is an ephemeral znode in a directory. Its name is the id of

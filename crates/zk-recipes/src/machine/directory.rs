@@ -122,7 +122,8 @@ impl Directory {
     ///
     /// The result for the directory itself decides, because an ancestor may already exist even if
     /// we lack the permission to create it. If the directory could not be created because an
-    /// ancestor is missing, the result for that ancestor decides.
+    /// ancestor is missing, the result for the first missing ancestor decides: the one before the
+    /// first result that says so. Those above it exist, even if they may not be created either.
     pub(crate) fn created(&mut self, path: &str, answers: Answers) -> Round {
         let mut results = answers.results;
         if results.iter().any(is_unsupported) {
@@ -132,10 +133,8 @@ impl Directory {
         let mut path = path.to_owned();
         let mut deciding = results.pop();
         if deciding.as_ref().is_some_and(Answer::is_no_node) {
-            let exists = |result: &Answer| {
-                matches!(result, Answer::Done(_)) || result.is_refused_with(ErrorCode::NODE_EXISTS)
-            };
-            if let Some(depth) = results.iter().position(|result| !exists(result)) {
+            let first = results.iter().position(Answer::is_no_node).unwrap_or(results.len());
+            if let Some(depth) = first.checked_sub(1) {
                 deciding = Some(results.swap_remove(depth));
                 path = path.split('/').take(depth + 2).collect::<Vec<_>>().join("/");
             }
@@ -183,6 +182,32 @@ mod tests {
         let reply = Reply { session: None, connection: 1, results: vec![exists], refused: None };
         assert!(matches!(directory.created(&path, reply.into()), Round::Retry));
         Ok(())
+    }
+
+    #[test]
+    fn the_first_ancestor_that_is_missing_decides() {
+        use ErrorCode as Code;
+        let cases = [
+            (vec![Code::NO_AUTH], Some("/a")),
+            (vec![Code::NO_AUTH, Code::NO_NODE], Some("/a")),
+            (vec![Code::NO_AUTH, Code::NO_AUTH, Code::NO_NODE, Code::NO_NODE], Some("/a/b")),
+            (vec![Code::NODE_EXISTS, Code::NO_AUTH, Code::NO_NODE], Some("/a/b")),
+            (vec![Code::NO_AUTH, Code::NO_AUTH, Code::NO_AUTH], Some("/a/b/c")),
+            // It was created and deleted in between.
+            (vec![Code::NO_AUTH, Code::NODE_EXISTS, Code::NO_NODE], None),
+            (vec![Code::NO_NODE, Code::NO_NODE], None),
+        ];
+        for (codes, expected) in cases {
+            let path = ["/a", "/b", "/c", "/d"][..codes.len()].concat();
+            let refused = |code: &Code| Err(OpError::server(*code));
+            let results = codes.iter().map(refused).collect();
+            let reply = Reply { session: None, connection: 1, results, refused: None };
+            let failed = match Directory::default().created(&path, reply.into()) {
+                Round::Failed(failure) => Some(failure.path),
+                Round::Retry | Round::Repeat | Round::SessionEnded => None,
+            };
+            assert_eq!(failed.as_deref(), expected, "{codes:?}");
+        }
     }
 
     #[test]

@@ -9,7 +9,8 @@ use tracing::{Instrument as _, debug_span};
 use zk_session::recipe::{Session, Slot};
 use zk_session::{Client, OpError};
 
-use super::machine::presence::{Fate, Keep, Profile, Report, Settled};
+use super::machine::presence::Keep;
+use super::machine::profile::{Fate, Profile, Report, Settled};
 use super::state::{End, Status};
 use crate::engine::attended::abandon;
 use crate::engine::drive::{Supervisor, drive};

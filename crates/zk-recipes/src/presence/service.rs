@@ -10,7 +10,7 @@ use zk_session::recipe::Session;
 use zk_session::{Client, ConfigError, SessionId};
 
 use super::error::PresenceError;
-use super::machine::presence::{Patience, Profile};
+use super::machine::profile::{Patience, Profile};
 use super::state::{End, PresenceState, Standing, Status, created_at};
 use super::stay::{Stay, View};
 use crate::engine::call::{Call, ScopedCall};

@@ -39,8 +39,9 @@ pub enum Absence {
     /// A znode that is not ephemeral has the path. Only a presence, and no membership, waits until it
     /// is deleted.
     NotEphemeral,
-    /// A server refuses to create the znode. The client tries again after a pause of at most 6.25 s,
-    /// because permissions can be corrected, and no server reports that they were.
+    /// A server refuses to create the znode. The client tries again when another client creates a
+    /// parent that is missing, or deletes the one that refuses. It also tries after each pause of at
+    /// most 6.25 s, because permissions can be corrected, and no server reports that they were.
     Refused(RecipeError),
     /// The session that owned the znode has ended.
     SessionEnded,

@@ -11,7 +11,7 @@ use zk_session::Time;
 use zk_session::recipe::Session;
 
 use super::keeper::{News, Over, Wanted, start};
-use super::machine::presence::{Fate, Profile};
+use super::machine::profile::{Fate, Profile};
 use super::state::{Absence, End, Status};
 use crate::engine::call::{Call, ScopedCall};
 use crate::engine::drive::before;

@@ -3,7 +3,7 @@
 //!
 //! What they change has a version. A change is only sent at a version that is known, which the caller
 //! gives, or which is read first. If its reply was lost, what it changes is read behind a write
-//! barrier, in the same session:
+//! barrier, in the same session, or in the next one if that has ended:
 //!
 //! - The version is the same: the change was not applied, and never will be. It is sent again, at this
 //!   version.
@@ -11,6 +11,12 @@
 //! - What is there now is what the change makes of it: it is in force. Another client may have made
 //!   the same change; servers keep nothing that would tell the two apart.
 //! - Anything else: others have changed it since, and nobody can know what was there in between.
+//!
+//! A request of a session that has ended is *loose*: a server that swaps sessions says nothing of the
+//! old one, so the request may arrive later than the barrier. But it is applied only at its version,
+//! and so is the one that is sent again, so at most one of them is. As long as the version is the same,
+//! a failure of the latter leaves the outcome unknown; once the version is another, the loose request
+//! will never be applied.
 
 use bytestring::ByteString;
 use jute_codec::ErrorCode;
@@ -79,37 +85,49 @@ pub(super) async fn make<C: Change>(
     let target = change.target();
     let path = &target.path;
     let (mut version, mut pauses) = (known, Pauses::default());
+    let mut is_loose = false;
+    // The version at which a change was sent whose session has ended, and why its reply was lost.
+    let mut lost = None;
     loop {
-        let session = next_session(client, deadline).await.map_err(not_applied)?;
+        let failed = |error| if is_loose { unknown(error) } else { not_applied(error) };
+        let session = next_session(client, deadline).await.map_err(failed)?;
         let bound = client.in_session(session);
         let look = Look { client: &bound, path, deadline };
-        let at = match version {
-            Some(version) => version,
-            // A member that lags behind may show an older version, at which the change is refused.
-            None => match look.at(change, false).await {
-                Ok(found) => change.version(&found),
-                Err(RecipeError::SessionExpired) => continue,
-                Err(error) => return Err(not_applied(error)),
-            },
-        };
-        if is_over(client, deadline) {
-            return Err(not_applied(RecipeError::timed_out()));
-        }
-        let error = match until(client, change.send(&bound, at), deadline).await {
-            Ok(reply) => return change.applied(at, reply),
-            Err(error) => error,
-        };
-        if error.outcome() == Outcome::NotApplied {
-            if matches!(error, OpError::TimedOut { .. }) {
-                return Err(not_applied(RecipeError::timed_out()));
+        let (at, error) = match lost.take() {
+            Some(lost) => lost,
+            None => {
+                let at = match version {
+                    Some(version) => version,
+                    // A member that lags behind may show an older version, at which the change is
+                    // refused.
+                    None => match look.at(change, false).await {
+                        Ok(found) => change.version(&found),
+                        Err(RecipeError::SessionExpired) => continue,
+                        Err(error) => return Err(failed(error)),
+                    },
+                };
+                if is_over(client, deadline) {
+                    return Err(failed(RecipeError::timed_out()));
+                }
+                match until(client, change.send(&bound, at), deadline).await {
+                    Ok(reply) => return change.applied(at, reply),
+                    Err(error) => (at, error),
+                }
             }
-            let is_beaten = error.server_code() == Some(ErrorCode::BAD_VERSION);
+        };
+        let is_beaten = error.server_code() == Some(ErrorCode::BAD_VERSION);
+        // The loose request may be the one that was faster.
+        if error.outcome() == Outcome::NotApplied && !(is_beaten && is_loose) {
+            if matches!(error, OpError::TimedOut { .. }) {
+                return Err(failed(RecipeError::timed_out()));
+            }
             if is_beaten && known.is_none() {
                 // Others have changed it in between, so this is no reason to pause.
                 version = None;
                 continue;
             }
             match replayable(Err(error)) {
+                Verdict::Refused(error) if is_loose => return Err(unknown(failure(path, error))),
                 Verdict::Refused(error) => return Err(refused(&target, error)),
                 Verdict::Later(_) => pause(client, deadline, &mut pauses).await,
                 Verdict::Done(_)
@@ -119,11 +137,18 @@ pub(super) async fn make<C: Change>(
             }
             continue;
         }
-        if error.is_session_over() {
+        if matches!(error, OpError::Closed { .. }) {
             // The client has stopped while the request was in flight.
             return Err(unknown(failure(path, error)));
         }
-        let found = look.at(change, true).await.map_err(unknown)?;
+        let found = match look.at(change, true).await {
+            Ok(found) => found,
+            Err(RecipeError::SessionExpired) if client.state() != SessionState::Expired => {
+                (is_loose, lost) = (true, Some((at, error)));
+                continue;
+            }
+            Err(error) => return Err(unknown(error)),
+        };
         let now = change.version(&found);
         match change.judge(at, found) {
             Judged::InForce(output) => return Ok(output),
@@ -131,12 +156,16 @@ pub(super) async fn make<C: Change>(
             Judged::Beaten if known.is_some() => {
                 return Err(refused(&target, OpError::server(ErrorCode::BAD_VERSION)));
             }
-            Judged::Beaten | Judged::Unchanged => version = known.or(Some(now)),
+            Judged::Beaten => (is_loose, version) = (false, Some(now)),
+            // The caller has given a version that is still to come.
+            Judged::Unchanged if is_beaten => return Err(unknown(failure(path, error))),
+            Judged::Unchanged => version = known.or(Some(now)),
         }
-        if error.server_code().is_some() {
+        if error.server_code().is_some() && !is_beaten {
             // A server has failed to make the change, and says so each time.
             if pauses.is_too_many(&error) {
-                return Err(not_applied(failure(path, error)));
+                let failure = failure(path, error);
+                return Err(if is_loose { unknown(failure) } else { not_applied(failure) });
             }
             pause(client, deadline, &mut pauses).await;
         }

@@ -73,7 +73,8 @@ use crate::timed_out::MayTimeOut;
 /// **The end of the session.** Writes that were certainly not applied continue in the next session,
 /// except for those that create an ephemeral znode: they belong to the session in which the call was
 /// first polled. If the outcome is unknown when the session ends, the call fails with
-/// [`SettledError::SessionEnded`], because the marker has ended too.
+/// [`SettledError::SessionEnded`], because the marker has ended too. [`set_acl`](Self::set_acl) and
+/// [`reconfig`](Self::reconfig), which have no marker, continue in the next session in any case.
 ///
 /// **Costs.** A read is one request. A write is one transaction of two operations; a marker that is
 /// new is created in the same transaction. No transaction can contain [`set_acl`](Self::set_acl) and

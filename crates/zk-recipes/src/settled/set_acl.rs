@@ -28,8 +28,8 @@ impl SettledClient {
     /// again if others change the list meanwhile.
     ///
     /// No transaction can contain this operation, so no marker shows whether it was applied. After a
-    /// **connection loss**, the list is read behind a write barrier, and the request is repeated if
-    /// the list has not changed. **Cancel safe** in that the list is set or not. Needs ADMIN; if this
+    /// **connection loss**, the list is read behind a write barrier, in the next session if this one
+    /// has ended, and the request is repeated if the list has not changed. **Cancel safe** in that the list is set or not. Needs ADMIN; if this
     /// takes ADMIN and READ from the caller, a lost reply makes the outcome unknown. So does a list
     /// with the scheme `auth`, which servers replace by others: give the identities themselves.
     ///
@@ -40,9 +40,10 @@ impl SettledClient {
     /// changed the list more than once since, or in a way that hides the outcome.
     /// [`SettledError::Replaced`] if the znode was deleted, and another one was created at its path; if
     /// no reply was lost, the list of the other one was set, since servers do not compare creation
-    /// zxids. [`SettledError::SessionEnded`] if the session ended before the outcome was known.
-    /// [`SettledError::Unknown`] if the time was up before it was known, if the client stopped, or if
-    /// a server refuses to read the list, for example because the znode is deleted.
+    /// zxids. [`SettledError::SessionEnded`] if the session ended before the outcome was known, and
+    /// the client opens no other one. [`SettledError::Unknown`] if the time was up before it was
+    /// known, if the client stopped, if a server refuses to read the list, for example because the
+    /// znode is deleted, or if the session ended and a server refuses the request in the next one.
     /// [`SettledError::Recipe`] if nothing was applied for another reason.
     pub fn set_acl(
         &self,

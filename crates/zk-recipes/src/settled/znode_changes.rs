@@ -33,9 +33,9 @@ impl ZnodeChanges {
     /// returns the newest data and metadata. `None` means that the znode does not exist. Two equal
     /// results may follow each other, and changes that follow each other fast are reported as one.
     ///
-    /// **Connection loss** and the end of the session are waited out. In the next session, a server
-    /// that lags behind may report an older state first. **Cancel safe**: no change is lost. Each
-    /// change costs one read, two if the znode was deleted. Needs READ.
+    /// **Connection loss** and the end of the session are waited out, and no state is older than one
+    /// that was reported before. **Cancel safe**: no change is lost. Each change costs one read, two if
+    /// the znode was deleted. Needs READ.
     ///
     /// # Errors
     ///

@@ -16,14 +16,15 @@
 //!    create is open. The data do not identify the owner, because readers in other languages
 //!    expect nothing but the owner's own bytes in them.
 //! 6. When the session ends, continue with 1 in the next one.
+//! 7. If the create is refused, and the profile is patient, watch the znodes that may be the reason,
+//!    and continue with 1 when one of them changes, or after a pause. The pauses grow.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use bytestring::ByteString;
-use jute_codec::{Acl, CreateMode, ErrorCode, EventType, Response, Stat};
+use jute_codec::{CreateMode, ErrorCode, EventType, Response, Stat};
 use zk_session::recipe::{Flight, Operation};
 use zk_session::{OpError, SessionId, Time, Version, Zxid};
 
@@ -34,9 +35,11 @@ use crate::exclusive::machine::removal::ExclusiveRemoval;
 use crate::lock::recipe::LockRemoval as _;
 use crate::machine::directory::{Directory, Round};
 use crate::machine::{
-    Answer, Answers, Failure, Input, Leaving, Machine, Needs, Pauses, SessionView, Step,
+    Answer, Answers, Failure, Input, Leaving, Machine, Needs, PAUSE, Pauses, SessionView, Step,
     WatchNumber, WatchNumbers, barrier, create, flight, parent, spread, watch_existence, write,
 };
+use crate::presence::machine::obstacle::Obstacle;
+use crate::presence::machine::profile::{Fate, Patience, Profile, Report, Settled};
 use crate::presence::state::{Absence, Standing};
 
 /// A presence that has lasted for this long begins with the shortest pause when its znode is
@@ -46,62 +49,6 @@ const STABLE: Duration = Duration::from_secs(60);
 const PAST_MAX: usize = 8;
 /// The time between two tests of a znode that is in the way.
 const CHECK: Duration = Duration::from_secs(30);
-
-/// What a presence needs to know.
-#[derive(Clone, Debug)]
-pub(crate) struct Profile {
-    /// The path of the znode.
-    pub(crate) path: ByteString,
-    /// The access control list of the znode, and of missing directories.
-    pub(crate) acl: Vec<Acl>,
-    /// What to wait out before the znode was created for the first time.
-    pub(crate) at_first: Patience,
-    /// What to wait out later. Refusals are always waited out then.
-    pub(crate) later: Patience,
-    /// Whether to create a znode that was deleted again without a pause, unless that has happened
-    /// lately. Many owners whose znodes are deleted together should pause.
-    pub(crate) is_prompt: bool,
-}
-
-/// What a presence waits out instead of ending.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub(crate) enum Patience {
-    /// Only lost connections, and servers that are overloaded.
-    Nothing,
-    /// An ephemeral znode of another session too.
-    Sessions,
-    /// Whatever is in the way: znodes that are not ephemeral, and refusals.
-    Everything,
-}
-
-/// How a presence ends without being asked to.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) enum Fate {
-    /// The first create was refused.
-    Failed(Failure),
-    /// The znode is not ephemeral.
-    NotEphemeral,
-    /// The client has stopped.
-    Stopped,
-    /// Another session has the znode.
-    Taken(SessionId),
-}
-
-/// What the owner of a presence can see.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct Report {
-    /// The znode, or why it is absent; `None` until it was created for the first time.
-    pub(crate) standing: Option<Result<Standing, Absence>>,
-    pub(crate) settled: Settled,
-}
-
-/// Which data the servers have accepted or refused.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Settled {
-    pub(crate) generation: u64,
-    /// Why the data of this generation were refused.
-    pub(crate) refusal: Option<RecipeError>,
-}
 
 /// Keeps a znode present. It ends only for a [`Fate`].
 #[derive(Debug)]
@@ -133,6 +80,8 @@ pub(crate) struct Keep {
     joined_at: Time,
     absence: Absence,
     directory: Directory,
+    /// Why the create was refused.
+    obstacle: Option<Box<Obstacle>>,
     /// Pauses because the znode was deleted.
     rejoins: Pauses,
     /// The znode was deleted lately, and created again without a pause.
@@ -160,6 +109,10 @@ enum State {
     Probing,
     /// The znode was deleted. Continue with step 1 at this time.
     Rejoining(Option<Time>),
+    /// Step 7: the tests are in flight.
+    Surveying,
+    /// Step 7: nothing has changed. Continue with step 1 at this time.
+    Hindered(Time),
 }
 
 type KeepStep = Step<Fate>;
@@ -187,6 +140,7 @@ impl Keep {
             joined_at: Time::default(),
             absence: Absence::SessionEnded,
             directory: Directory::default(),
+            obstacle: None,
             rejoins: Pauses::default(),
             has_hurried: false,
             state: State::Idle,
@@ -219,8 +173,6 @@ impl Keep {
     fn creating(&mut self) -> (Flight, Needs) {
         self.state = State::Creating;
         self.sent = self.generation;
-        // The create fires a watch that is pending, so the test needs a watch of its own.
-        self.watch = None;
         let path = self.profile.path.clone();
         let acl = self.profile.acl.clone();
         let create = create(path, self.wanted.clone(), acl, CreateMode::Ephemeral);
@@ -263,7 +215,7 @@ impl Keep {
             Answer::Refused(error @ OpError::RequestTooLarge { .. }) if !self.has_joined => {
                 Step::Done(Fate::Failed(self.failure(FailedAction::Create, error)))
             }
-            Answer::Refused(error) => self.refused(self.failure(FailedAction::Create, error)),
+            Answer::Refused(error) => self.hindered(self.failure(FailedAction::Create, error)),
             Answer::SessionEnded => self.session_ended(view),
             Answer::Done(_) => self.probe(),
             Answer::Unknown { error, is_final } => {
@@ -348,6 +300,7 @@ impl Keep {
         self.is_undecided = false;
         self.has_joined = true;
         self.directory = Directory::default();
+        self.obstacle = None;
         self.settle()
     }
 
@@ -468,13 +421,21 @@ impl Keep {
         match self.directory.created(&parent(&self.profile.path), answers) {
             Round::Retry => self.create(),
             Round::Repeat => self.make_directory(view),
-            Round::Failed(failure) => self.refused(failure),
+            Round::Failed(failure) => self.hindered(failure),
             Round::SessionEnded => self.session_ended(view),
         }
     }
 
     fn event(&mut self, view: SessionView, watch: WatchNumber, kind: EventType) -> KeepStep {
         if self.watch != Some(watch) {
+            let has_changed = self.obstacle.as_mut().is_some_and(|known| known.fired(watch));
+            if has_changed && let State::Hindered(until) = self.state {
+                return self.retry(view, until);
+            }
+            return self.wait();
+        }
+        if self.state == State::Creating {
+            // The test follows the create in its flight, so it has still to set the watch.
             return self.wait();
         }
         self.watch = None;
@@ -490,7 +451,9 @@ impl Keep {
             | State::Writing
             | State::Looking
             | State::Probing
-            | State::Rejoining(_) => self.wait(),
+            | State::Rejoining(_)
+            | State::Surveying
+            | State::Hindered(_) => self.wait(),
         }
     }
 
@@ -517,6 +480,7 @@ impl Keep {
         self.gone(Absence::SessionEnded);
         self.is_undecided = false;
         self.is_tainted = false;
+        self.obstacle = None;
         if view.has_expired {
             return Step::Done(Fate::Stopped);
         }
@@ -533,14 +497,57 @@ impl Keep {
     /// Ends the first create, unless the profile is patient; a later one is tried again, because
     /// permissions can be corrected.
     fn refused(&mut self, failure: Failure) -> KeepStep {
+        match self.tolerate(failure) {
+            Some(fate) => Step::Done(fate),
+            None => self.pause(),
+        }
+    }
+
+    /// Performs step 7.
+    fn hindered(&mut self, failure: Failure) -> KeepStep {
+        let obstacle = self.obstacle.get_or_insert_default();
+        let tests = obstacle.tests(&self.profile.path, &failure, &mut self.watches);
+        if let Some(fate) = self.tolerate(failure) {
+            return Step::Done(fate);
+        }
+        self.state = State::Surveying;
+        Step::Submit(flight(self.session, tests), Needs::All)
+    }
+
+    fn surveyed(&mut self, view: SessionView, answers: &Answers) -> KeepStep {
+        if answers.results.iter().any(|answer| matches!(answer, Answer::SessionEnded)) {
+            return self.session_ended(view);
+        }
+        let obstacle = self.obstacle.get_or_insert_default();
+        let has_changed = obstacle.has_changed(&answers.results);
+        let until = obstacle.pauses.begin(view.now, view.seed);
+        if has_changed {
+            return self.retry(view, until);
+        }
+        self.state = State::Hindered(until);
+        self.wait()
+    }
+
+    /// Continues because something has changed that may have been the reason of a refusal.
+    fn retry(&mut self, view: SessionView, until: Time) -> KeepStep {
+        if self.profile.is_prompt {
+            return self.go_on();
+        }
+        let soon = view.now + spread(PAUSE, u128::from(view.seed));
+        self.state = State::Hindered(until.min(soon));
+        self.wait()
+    }
+
+    /// Takes note of a refusal, or ends the presence.
+    fn tolerate(&mut self, failure: Failure) -> Option<Fate> {
         if !self.has_joined && self.patience() < Patience::Everything {
-            return Step::Done(Fate::Failed(failure));
+            return Some(Fate::Failed(failure));
         }
         self.directory = Directory::default();
         if self.czxid.is_none() {
             self.absence = Absence::Refused(RecipeError::of(failure));
         }
-        self.pause()
+        None
     }
 
     fn patience(&self) -> Patience {
@@ -569,14 +576,15 @@ impl Keep {
     fn wait(&self) -> KeepStep {
         Step::Wait(match self.state {
             State::Rejoining(until) => until,
-            State::Waiting(until) => Some(until),
+            State::Waiting(until) | State::Hindered(until) => Some(until),
             State::Idle
             | State::Creating
             | State::MakingDirectory
             | State::Present
             | State::Writing
             | State::Looking
-            | State::Probing => None,
+            | State::Probing
+            | State::Surveying => None,
         })
     }
 }
@@ -595,7 +603,9 @@ impl Machine for Keep {
             | State::Writing
             | State::Looking
             | State::Probing
-            | State::Rejoining(_) => self.wait(),
+            | State::Rejoining(_)
+            | State::Surveying
+            | State::Hindered(_) => self.wait(),
         }
     }
 
@@ -613,6 +623,9 @@ impl Machine for Keep {
             }
             (State::Probing, Input::Answered(answers)) => self.probed(view, answers),
             (State::Rejoining(_), Input::Timer | Input::Suspended) => self.go_on(),
+            (State::Surveying, Input::Answered(answers)) => self.surveyed(view, &answers),
+            (State::Hindered(_), Input::Suspended) => self.go_on(),
+            (State::Hindered(until), Input::Timer) if until <= view.now => self.go_on(),
             (State::Waiting(until), Input::Timer) if until <= view.now => self.look(),
             (_, Input::Watch { watch, kind }) => self.event(view, watch, kind),
             (_, _) => self.wait(),
