@@ -27,7 +27,7 @@ use crate::machine::{Failure, Pauses, Verdict, replayable};
 /// Something that has a version, and what it is to become.
 pub(super) trait Change: Send + Sync {
     /// Identifies the state of what is to be changed.
-    type Version: Copy + Send;
+    type Version: Copy + Eq + Send;
     /// What is there.
     type Found: Send;
     /// What a server replies to a change.
@@ -79,6 +79,7 @@ pub(super) async fn make<C: Change>(
     let target = change.target();
     let path = &target.path;
     let (mut version, mut pauses) = (known, Pauses::default());
+    let mut beaten_at = None;
     loop {
         let session = next_session(client, deadline).await.map_err(not_applied)?;
         let bound = client.in_session(session);
@@ -105,8 +106,12 @@ pub(super) async fn make<C: Change>(
             }
             let is_beaten = error.server_code() == Some(ErrorCode::BAD_VERSION);
             if is_beaten && known.is_none() {
-                // Others have changed it in between, so this is no reason to pause.
                 version = None;
+                // Others have changed it in between, so this is no reason to pause, unless the server shows
+                // no change.
+                if beaten_at.replace(at) == Some(at) {
+                    pause(client, deadline, &mut pauses).await;
+                }
                 continue;
             }
             match replayable(Err(error)) {
