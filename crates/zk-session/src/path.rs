@@ -89,11 +89,15 @@ impl Chroot {
     /// Translates a path on the server to the path that the client sees. Whole components are
     /// compared: `/application` is not inside `/app`. A path outside of the chroot is not changed.
     pub fn to_client(&self, path: &ByteString) -> ByteString {
-        match path.strip_prefix(&*self.0) {
-            _ if self.0.is_empty() => path.clone(),
-            Some("") => "/".into(),
-            Some(inside) if inside.starts_with('/') => path.slice_ref(inside),
-            Some(_) | None => path.clone(),
+        self.inside(path).unwrap_or_else(|| path.clone())
+    }
+
+    /// Takes the chroot off a path. `None` if the path is outside of the chroot.
+    pub(crate) fn inside(&self, path: &ByteString) -> Option<ByteString> {
+        match path.strip_prefix(&*self.0)? {
+            _ if self.0.is_empty() => Some(path.clone()),
+            "" => Some("/".into()),
+            inside => inside.starts_with('/').then(|| path.slice_ref(inside)),
         }
     }
 }

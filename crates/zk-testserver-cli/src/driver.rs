@@ -206,11 +206,11 @@ async fn accept(listener: TcpListener, control: Arc<Control>, is_local: bool) {
 
 /// Answers one request, and closes the connection.
 async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin, control: &Control, is_local: bool) {
-    let is_last = AtomicBool::new(false);
-    let service = service_fn(|request: Request<Incoming>| {
+    let is_last = &AtomicBool::new(false);
+    let service = service_fn(move |request: Request<Incoming>| async move {
         let uri = request.uri();
         let answer = match caller(request.headers()).check(is_local) {
-            Ok(()) => answer(control, request.method().as_str(), uri.path(), uri.query()),
+            Ok(()) => answer(control, request.method().as_str(), uri.path(), uri.query()).await,
             Err(problem) => pages::refuse(problem),
         };
         is_last.fetch_or(answer.is_last, Ordering::Relaxed);
@@ -219,7 +219,7 @@ async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin, control: &Control
             .header(CONTENT_TYPE, answer.kind)
             .body(Full::new(Bytes::from(answer.body)))
             .expect("the status and the header are valid");
-        async { Ok::<_, Infallible>(response) }
+        Ok::<_, Infallible>(response)
     });
     let mut http = http1::Builder::new();
     http.keep_alive(false);

@@ -4,11 +4,16 @@ use std::fmt::Write as _;
 
 use jute_codec::{ErrorCode, SessionId};
 use serde_json::{Value, json};
+use tokio::task::yield_now;
 use zk_testserver::{Action, At, CommitRecord, Fault, Outcome, RequestRecord};
 
 use crate::command::{self, Command};
 use crate::control::Control;
 use crate::unit;
+
+/// How many values of a list become text before the server has another turn: its only thread also
+/// serves the clients, whose sessions would expire behind a hundred thousand records.
+const PIECE: usize = 500;
 
 /// An answer over HTTP.
 #[derive(Debug, Eq, PartialEq)]
@@ -29,14 +34,18 @@ impl Answer {
 
     /// Answers with a list. Each value becomes text at once, since as values they would need many
     /// times the memory of a hundred thousand records.
-    fn list<T, V: Into<Value>>(values: &[T], last: usize, convert: impl Fn(&T) -> V) -> Self {
+    async fn list<T, V: Into<Value>>(values: &[T], last: usize, convert: fn(&T) -> V) -> Self {
         let mut body = "[".to_owned();
-        for value in values.iter().skip(values.len().saturating_sub(last)) {
-            if body.len() > 1 {
-                body.push(',');
+        let (_, values) = values.split_at(values.len().saturating_sub(last));
+        for piece in values.chunks(PIECE) {
+            for value in piece {
+                if body.len() > 1 {
+                    body.push(',');
+                }
+                // Writing to a string cannot fail.
+                let _ = write!(body, "{}", convert(value).into());
             }
-            // Writing to a string cannot fail.
-            let _ = write!(body, "{}", convert(value).into());
+            yield_now().await;
         }
         body.push(']');
         Self { kind: "application/json", ..Self::text(200, body) }
@@ -49,7 +58,12 @@ pub(crate) fn refuse(problem: String) -> Answer {
 }
 
 /// Answers a request. Every mistake is answered with a sentence that says what is allowed.
-pub(crate) fn answer(control: &Control, method: &str, path: &str, query: Option<&str>) -> Answer {
+pub(crate) async fn answer(
+    control: &Control,
+    method: &str,
+    path: &str,
+    query: Option<&str>,
+) -> Answer {
     if let Some(words) = path.strip_prefix("/command/") {
         if !matches!(method, "GET" | "POST" | "PUT") {
             return Answer::text(405, format!("a command needs GET, POST or PUT, not {method}"));
@@ -70,11 +84,12 @@ pub(crate) fn answer(control: &Control, method: &str, path: &str, query: Option<
     if !matches!(method, "GET" | "HEAD") {
         return Answer::text(405, format!("a page needs GET, not {method}"));
     }
-    page(control, path, query).unwrap_or_else(|(status, problem)| Answer::text(status, problem))
+    let page = page(control, path, query).await;
+    page.unwrap_or_else(|(status, problem)| Answer::text(status, problem))
 }
 
 /// Returns a page, or the status and the text of an error.
-fn page(control: &Control, path: &str, query: Option<&str>) -> Result<Answer, (u16, String)> {
+async fn page(control: &Control, path: &str, query: Option<&str>) -> Result<Answer, (u16, String)> {
     let server = &control.server;
     let options = || parse_options(query).map_err(|problem| (400, problem));
     let none = || match options()?.first() {
@@ -84,15 +99,15 @@ fn page(control: &Control, path: &str, query: Option<&str>) -> Result<Answer, (u
     let last = || last(path, &options()?).map_err(|problem| (400, problem));
     Ok(match path {
         "/" => Answer::text(200, format!("{PAGES}\n\nCommands:\n{}", command::list())),
-        "/commits" => Answer::list(&server.commits(), last()?, commit),
-        "/requests" => Answer::list(&server.requests(), last()?, request),
+        "/commits" => Answer::list(&server.commits(), last()?, commit).await,
+        "/requests" => Answer::list(&server.requests(), last()?, request).await,
         "/faults" => {
             none()?;
-            Answer::list(&server.pending_faults(), usize::MAX, describe)
+            Answer::list(&server.pending_faults(), usize::MAX, describe).await
         }
         "/sessions" => {
             none()?;
-            Answer::list(&control.sessions(), usize::MAX, SessionId::to_string)
+            Answer::list(&control.sessions(), usize::MAX, SessionId::to_string).await
         }
         _ => return Err((404, format!("there is no page {path}; {PAGES}"))),
     })
@@ -212,7 +227,24 @@ fn describe(fault: &Fault) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::future::{Future as _, poll_fn};
+    use std::pin::pin;
+
     use super::*;
+
+    #[tokio::test]
+    async fn a_long_list_leaves_turns_to_the_clients() {
+        let numbers: Vec<usize> = (0..10 * PIECE).collect();
+        let mut turns = 0;
+        let mut listing = pin!(Answer::list(&numbers, usize::MAX, |number| *number));
+        let answer = poll_fn(|cx| {
+            turns += 1;
+            listing.as_mut().poll(cx)
+        });
+        let listed: Vec<usize> = serde_json::from_str(&answer.await.body).expect("it is JSON");
+        assert_eq!(listed, numbers);
+        assert_eq!(turns, 11);
+    }
 
     #[test]
     fn the_words_of_a_url_are_decoded() {

@@ -139,7 +139,7 @@ async fn acquire<K: Kind>(
             signal = signals.next() => return Err(interrupted(signal)),
         };
         let taken = || conflict(format!("{}: the lock is taken", options.path));
-        return tried.map_err(failure)?.ok_or_else(taken);
+        return tried.map_err(|error| failure(&options.path, &error))?.ok_or_else(taken);
     }
     let acquire = lock.acquire();
     let acquire = match limit.left() {
@@ -154,7 +154,7 @@ async fn acquire<K: Kind>(
         tokio::select! {
             biased;
             acquired = &mut acquiring => return acquired.map_err(|error| {
-                if error.is_timed_out() { conflict(error.to_string()) } else { failure(error) }
+                if error.is_timed_out() { conflict(error.to_string()) } else { failure(&options.path, &error) }
             }),
             signal = signals.next() => return Err(interrupted(signal)),
             phase = phases.next(), if has_phases => match phase {
@@ -211,6 +211,13 @@ pub(crate) fn interrupted(signal: i32) -> Failure {
     Failure { status: exit::of_signal(signal), message }
 }
 
-fn failure(error: LockError) -> Failure {
-    explained(&error, error == LockError::AuthFailed)
+fn failure(path: &str, error: &LockError) -> Failure {
+    let LockError::MixedKinds { name } = error else {
+        return explained(error, *error == LockError::AuthFailed);
+    };
+    let kind = queue::parse(name).map_or("a lock of another kind", |name| name.lock());
+    Failure::own(format!(
+        "{path}: the znode {name:?} belongs to {kind}; all contenders of a path need the same --kind \
+         and --naming"
+    ))
 }

@@ -7,7 +7,8 @@
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-use clap::{Arg, Command, CommandFactory as _};
+use clap::error::{ContextKind, ContextValue};
+use clap::{Arg, Command, CommandFactory as _, Error};
 use toml::{Table, Value};
 
 use crate::options::Options;
@@ -24,6 +25,30 @@ pub(crate) fn with_file(arguments: Vec<OsString>) -> Result<Vec<OsString>, Strin
     let text = text.map_err(|error| format!("{FLAG} {shown}: {error}"))?;
     let is_set = |variable: &OsStr| std::env::var_os(variable).is_some();
     merged(arguments, &text, is_set).map_err(|defect| format!("{FLAG} {shown}: {defect}"))
+}
+
+/// Returns where the value of an option comes from, if that is not the command line. The value is wrong,
+/// and the message about it speaks of arguments.
+pub(crate) fn origin(arguments: &[OsString], error: &Error) -> Option<String> {
+    let Some(ContextValue::String(wrong)) = error.get(ContextKind::InvalidArg) else { return None };
+    let long = wrong.strip_prefix("--")?.split([' ', '=']).next()?;
+    let program = Options::command();
+    let verb = arguments.get(verb_at(arguments))?.to_str()?;
+    let arg = option(program.find_subcommand(verb)?, long)?;
+    let is_typed = arguments.iter().any(|argument| {
+        let argument = argument.to_string_lossy();
+        let rest = argument.strip_prefix("--").and_then(|it| it.strip_prefix(long));
+        let is_short = |short| argument.strip_prefix('-').is_some_and(|it| it.starts_with(short));
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
+            || arg.get_short().is_some_and(is_short)
+    });
+    if is_typed {
+        return None;
+    }
+    match arg.get_env().filter(|variable| std::env::var_os(variable).is_some()) {
+        Some(variable) => Some(format!("--{long} is set by the variable {}", variable.display())),
+        None => Some(format!("--{long} is set in {}", named(arguments)?.display())),
+    }
 }
 
 fn named(arguments: &[OsString]) -> Option<OsString> {

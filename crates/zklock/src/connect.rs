@@ -2,15 +2,17 @@
 
 use std::fmt::Display;
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::time::Duration;
 
-use tokio::time::timeout;
+use tokio::time::{interval, timeout};
 #[cfg(any(feature = "sasl-digest-md5", feature = "sasl-gssapi"))]
 use zk_recipes::Sasl;
 use zk_recipes::zk_session::{Tcp, Transport};
-use zk_recipes::{Acl, Client, ConnectError, OpError, SessionState};
+use zk_recipes::{Acl, Client, ConnectError, ErrorCode, OpError, SessionState};
 
+use crate::exec::complain;
 use crate::exit::Failure;
 use crate::options::{Access, Connection};
 
@@ -19,6 +21,13 @@ const CLOSE_MAX: Duration = Duration::from_secs(5);
 
 /// The same without a connection.
 const SUSPENDED_CLOSE_MAX: Duration = Duration::from_millis(500);
+
+/// The least time between two reads: people see no more changes than these, and a server that is
+/// overloaded must not be asked at once again.
+pub(crate) const PACE: Duration = Duration::from_millis(250);
+
+/// The permission of all users to read a file.
+const OTHERS: u32 = 0o004;
 
 /// Connects to the servers, within the session timeout and this limit.
 pub(crate) async fn connect(
@@ -143,18 +152,26 @@ fn whole_millis(limit: Duration) -> Duration {
     Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX))
 }
 
-/// Repeats a read while connections are lost, for at most the session timeout. A read has no effect that
-/// a repetition could double.
+/// Returns whether a read that fails with this error may succeed when it is repeated, which needs a pause.
+pub(crate) fn passes(error: &OpError) -> bool {
+    error.is_connection_loss()
+        || matches!(error, OpError::SessionExpired { .. })
+        || error.server_code() == Some(ErrorCode::THROTTLED_OP)
+}
+
+/// Repeats a read while connections are lost or servers are overloaded, for at most the session timeout.
+/// A read has no effect that a repetition could double.
 pub(crate) async fn settled<T, F: Future<Output = Result<T, OpError>>>(
     client: &Client,
     read: impl Fn() -> F,
 ) -> Result<T, Failure> {
     let patience = client.status().timeout;
+    let mut pace = interval(PACE);
     let reading = async {
         loop {
+            pace.tick().await;
             match read().await {
-                // The request waits for a connection when it is repeated.
-                Err(error) if error.is_connection_loss() || error.is_session_over() => {}
+                Err(error) if passes(&error) => {}
                 other => return other,
             }
         }
@@ -176,6 +193,11 @@ pub(crate) async fn close(client: &Client) {
 fn secret(option: &str, file: &Path) -> Result<String, Failure> {
     let wrong = |what: &dyn Display| Failure::own(format!("{option} {}: {what}", file.display()));
     let text = fs::read_to_string(file).map_err(|error| wrong(&error))?;
+    let mode = fs::metadata(file).map(|it| it.permissions().mode()).unwrap_or_default();
+    if mode & OTHERS != 0 {
+        let (file, mode) = (file.display(), mode & 0o777);
+        complain(&format!("warning: {option} {file}: its mode, {mode:o}, lets every user read it"));
+    }
     let line = text.trim_end_matches(['\n', '\r']);
     if line.contains('\n') || !line.contains(':') {
         return Err(wrong(&"it must have one line, of the form user:password"));

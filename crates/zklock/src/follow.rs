@@ -15,14 +15,11 @@ use zk_recipes::zk_session::{StateStream, WatchEnded, WatchItem, WatchMode, Watc
 use zk_recipes::{Client, OpError, SessionId, SessionState};
 
 use crate::clock::day_now;
-use crate::connect::explained;
+use crate::connect::{PACE, explained, passes};
 use crate::duration::Short;
 use crate::exit::{Failure, of_signal};
 use crate::signals::Signals;
 use crate::survey::Changed;
-
-/// The least time between two reads: more changes than these cannot be seen.
-const PACE: Duration = Duration::from_millis(250);
 
 /// How many events may wait while locks are read. More of them mean that everything is read again.
 const EVENTS_MAX: usize = 8 * 1024;
@@ -161,8 +158,7 @@ pub(crate) async fn follow<V: View>(
                     Ok(update) => {
                         if view.apply(update)? { view.show()? } else { Flow::Continue }
                     }
-                    // The request waits for a connection when it is repeated.
-                    Err(error) if error.is_connection_loss() || error.is_session_over() => {
+                    Err(error) if passes(&error) => {
                         changed.add(covered);
                         Flow::Continue
                     }
@@ -250,11 +246,12 @@ async fn watch(
     sender: &mpsc::Sender<Result<Event, String>>,
 ) -> Result<std::convert::Infallible, String> {
     let options = WatchOptions::new(WatchMode::Recursive).capacity(EVENTS_MAX);
+    let mut pace = interval(PACE);
     loop {
+        pace.tick().await;
         let mut stream = match client.watch(path, options).await {
             Ok(stream) => stream,
-            // The request waits for a connection when it is repeated.
-            Err(error) if error.is_connection_loss() || error.is_session_over() => continue,
+            Err(error) if passes(&error) => continue,
             Err(OpError::Unsupported { .. }) => {
                 return Err("the server cannot report changes, which needs ZooKeeper 3.6; ask \
                             again and again instead"

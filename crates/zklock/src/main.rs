@@ -55,6 +55,7 @@ fn main() -> ExitCode {
             Some(_) | None => {}
         }
     }
+    let typed = arguments.clone();
     let arguments = match config::with_file(arguments) {
         Ok(arguments) => arguments,
         Err(defect) => {
@@ -68,6 +69,9 @@ fn main() -> ExitCode {
             let is_error = error.use_stderr();
             // There is nobody else to tell.
             let _ = error.print();
+            if let Some(origin) = config::origin(&typed, &error) {
+                complain(&origin);
+            }
             return if is_error { ExitCode::from(FAILED) } else { ExitCode::SUCCESS };
         }
     };

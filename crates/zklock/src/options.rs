@@ -150,7 +150,8 @@ pub(crate) struct Obtain {
     #[arg(long = "try", short = 'n', env = "ZKLOCK_TRY", hide_env_values = true)]
     #[arg(value_parser = FalseyValueParser::new())]
     pub(crate) is_try: bool,
-    /// Gives up after this time, such as 30s; it includes connecting
+    /// Gives up after this time, such as 30s; it includes connecting, but not the up to
+    /// 5s in which the servers confirm that the entry is gone
     #[arg(long, short = 'w', env = "ZKLOCK_TIMEOUT", hide_env_values = true, value_name = "TIME")]
     #[arg(value_parser = positive)]
     pub(crate) timeout: Option<Duration>,

@@ -13,8 +13,8 @@ use crate::text::{printable, shortened};
 /// The rows around the table: the title, the connection, the heading of the table, the keys.
 const OTHER_ROWS: usize = 4;
 
-const KEYS: &str = "up/down: move  enter: its queue  o: other order  q: quit";
-const KEYS_OF_QUEUE: &str = "up/down: scroll  esc: back to the list  q: quit";
+const KEYS: &str = "q: quit  up/down: move  enter: its queue  o: other order";
+const KEYS_OF_QUEUE: &str = "q: quit  esc: back to the list  up/down: scroll";
 
 /// A key that means something.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

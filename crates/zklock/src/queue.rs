@@ -135,6 +135,20 @@ impl Listing {
 }
 
 impl Name {
+    /// Returns what has such an entry, in words.
+    pub(crate) fn lock(&self) -> &'static str {
+        match self.role {
+            Role::Exclusive => "an exclusive lock",
+            Role::Leader => "an election",
+            Role::Lock if self.name.contains("__lock__") => "a lock or a writer of kazoo",
+            Role::Lock => "a fair lock",
+            Role::Read if self.name.contains("__rlock__") => "a read/write lock of kazoo",
+            Role::Read | Role::Write => "a read/write lock",
+            Role::Lease | Role::Permit => "a semaphore",
+            Role::KazooLease => "a semaphore of kazoo",
+        }
+    }
+
     /// Returns the entry with this name; `None` if it has left.
     pub(crate) fn entry(&self, path: &str, found: &Found<(Bytes, Stat)>) -> Option<Entry> {
         Entry::found(path, self.role, found)
@@ -354,20 +368,27 @@ pub(crate) fn is_lease(name: &str) -> bool {
 /// Says of each entry whether it holds the lock.
 fn mark_holders(entries: &mut [Entry], permits: Option<usize>) {
     let roles: Vec<Role> = entries.iter().map(|it| it.role).collect();
-    for (place, entry) in entries.iter_mut().enumerate() {
-        entry.holds = holds(&roles, place, permits);
+    for (entry, holds) in entries.iter_mut().zip(holds(&roles, permits)) {
+        entry.holds = holds;
     }
 }
 
-/// Returns whether the entry at a place of a queue holds the lock; `None` if the znodes do not say.
-pub(crate) fn holds(roles: &[Role], place: usize, permits: Option<usize>) -> Option<bool> {
-    match roles.get(place)? {
-        Role::Exclusive | Role::Leader | Role::Lock | Role::Write => Some(place == 0),
-        Role::Read => Some(roles.iter().take(place).all(|role| *role == Role::Read)),
-        Role::Permit => permits.map(|permits| place < permits),
-        Role::Lease => None,
-        Role::KazooLease => Some(true),
-    }
+/// Returns whether each entry of a queue holds the lock; `None` if the znodes do not say.
+pub(crate) fn holds(
+    roles: &[Role],
+    permits: Option<usize>,
+) -> impl Iterator<Item = Option<bool>> + '_ {
+    let mut are_readers = true;
+    roles.iter().enumerate().map(move |(place, role)| {
+        are_readers &= *role == Role::Read;
+        match role {
+            Role::Exclusive | Role::Leader | Role::Lock | Role::Write => Some(place == 0),
+            Role::Read => Some(are_readers),
+            Role::Permit => permits.map(|permits| place < permits),
+            Role::Lease => None,
+            Role::KazooLease => Some(true),
+        }
+    })
 }
 
 /// Parses the name of an entry. Returns `None` for other names.
@@ -448,9 +469,8 @@ mod tests {
 
     #[test]
     fn holders_depend_on_the_kind() {
-        let held = |roles: &[Role], permits| -> Vec<Option<bool>> {
-            (0..roles.len()).map(|place| holds(roles, place, permits)).collect()
-        };
+        let held =
+            |roles: &[Role], permits| -> Vec<Option<bool>> { holds(roles, permits).collect() };
         use Role::{KazooLease, Lease, Lock, Permit, Read, Write};
         let (yes, no) = (Some(true), Some(false));
         assert_eq!(held(&[Lock, Lock], None), [yes, no]);

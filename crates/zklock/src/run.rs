@@ -10,7 +10,7 @@ use zk_recipes::kind::Kind;
 use zk_recipes::{Client, Guard, Lock, LockState};
 
 use crate::acquire::{Begun, Obtained, interrupted, perform};
-use crate::clock::boot_now;
+use crate::clock::{boot_now, wait_until};
 use crate::deadline::{deadline, looks, margin};
 use crate::ending::Terms;
 use crate::exit::{self, Failure};
@@ -99,8 +99,15 @@ impl Running<'_> {
         let mut known_deadline = begins_until;
         let mut ended = None;
         let mut is_ended_by_us = false;
+        // The supervisor ends the command, and is late if somebody has stopped it.
+        let mut lost_by = Duration::MAX;
+        let (mut is_late, mut is_killed) = (false, false);
         loop {
+            let end_by = known_deadline.saturating_sub(terms.margin / 4).min(lost_by);
+            // If this process itself was stopped, the reports of the supervisor are read first.
+            let end_by = if is_late { boot_now() + KILL_AGAIN } else { end_by };
             tokio::select! {
+                biased;
                 report = supervised.next() => match report.map_err(cannot_supervise)? {
                     Some(Report::Started(process)) => {
                         self.begun.reporter.event("started", json!({ "pid": process }));
@@ -118,7 +125,14 @@ impl Running<'_> {
                         self.begun.reporter.event("gone", json!({ "left_ms": left_ms }));
                         break;
                     }
-                    None => return Err(self.end_orphans(&mut family).await),
+                    None => {
+                        let failure = self.end_orphans(&mut family).await;
+                        if !is_killed {
+                            return Err(failure);
+                        }
+                        is_ended_by_us |= ended.is_none();
+                        break;
+                    }
                 },
                 signal = self.begun.signals.next() => {
                     // The terminal has sent it to the command too.
@@ -129,6 +143,7 @@ impl Running<'_> {
                 }
                 reason = &mut lost, if !is_lost => {
                     is_lost = true;
+                    lost_by = boot_now() + terms.grace.unwrap_or_default() + terms.margin;
                     let reason = reason.to_string();
                     self.begun.reporter.event("lost", json!({ "reason": reason }));
                     let what = if is_ignored { "the command goes on" } else { "the command is ended" };
@@ -136,6 +151,14 @@ impl Running<'_> {
                     if !is_ignored {
                         supervised.order(Order::End).await;
                     }
+                }
+                () = wait_until(Some(end_by)), if !is_killed && !is_ignored => {
+                    if !std::mem::replace(&mut is_late, true) {
+                        continue;
+                    }
+                    is_killed = true;
+                    self.begun.reporter.warn("the supervisor has not ended the command: SIGKILL to both");
+                    supervised.kill();
                 }
                 _ = looks.tick(), if !is_lost => {
                     let was_at_risk = is_at_risk;

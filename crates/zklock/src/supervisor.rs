@@ -8,7 +8,8 @@
 //!    program still runs: it may be stopped, or blocked by a full pipe.
 //! 2. **The end of the program.** The socket is closed then, also by SIGKILL.
 //! 3. **The end of the supervisor.** The kernel sends SIGKILL to the command (`PR_SET_PDEATHSIG`),
-//!    and the program, which inherits what else the command has started, ends that.
+//!    and the program, which inherits what else the command has started, ends that. If the supervisor
+//!    is stopped, or otherwise late, the program kills it.
 //!
 //! The lock is released only when all processes that descend from the command are gone.
 
@@ -25,11 +26,12 @@ use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::timeout;
 
 use crate::clock::{boot_now, wait_until};
 use crate::ending::{Due, Ending, Terms};
@@ -43,6 +45,9 @@ pub(crate) const ARGUMENT: &str = "internal-supervise";
 
 /// The time of grace of a command whose `zklock` was killed. Nobody renews its lease any more.
 const ORPHAN_GRACE: Duration = Duration::from_millis(500);
+
+/// How long an order may wait for a supervisor that reads none, because it is stopped.
+const ORDER_MAX: Duration = Duration::from_millis(100);
 
 /// What a supervisor is started with.
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +63,7 @@ pub(crate) struct Charge {
 pub(crate) struct Supervised {
     reports: Lines<BufReader<OwnedReadHalf>>,
     orders: OwnedWriteHalf,
+    process: Option<Pid>,
 }
 
 impl Supervised {
@@ -80,11 +86,11 @@ impl Supervised {
             // Signals to the group of the program must not end the supervisor.
             supervisor.process_group(0);
         }
-        supervisor.spawn()?;
+        let process = i32::try_from(supervisor.spawn()?.id()).ok().and_then(Pid::from_raw);
         pass_stdin(&ours)?;
         ours.set_nonblocking(true)?;
         let (reports, orders) = UnixStream::from_std(ours)?.into_split();
-        Ok(Self { reports: BufReader::new(reports).lines(), orders })
+        Ok(Self { reports: BufReader::new(reports).lines(), orders, process })
     }
 
     /// Waits for the next report; `None` if the supervisor has ended. Cancel safe.
@@ -97,9 +103,18 @@ impl Supervised {
         }
     }
 
-    /// Sends an order. If the supervisor has ended, [`next`](Self::next) says so.
+    /// Sends an order, unless the supervisor has not read those before. If it has ended,
+    /// [`next`](Self::next) says so.
     pub(crate) async fn order(&mut self, order: Order) {
-        let _ = self.orders.write_all(format!("{order}\n").as_bytes()).await;
+        let line = format!("{order}\n");
+        // The socket takes all of a short line, or nothing.
+        let _ = timeout(ORDER_MAX, self.orders.write_all(line.as_bytes())).await;
+    }
+
+    /// Kills the supervisor, and so the command.
+    pub(crate) fn kill(&self) {
+        // Its id is its own until the program reaps it.
+        let _ = self.process.map(|process| kill_process(process, Signal::KILL));
     }
 }
 

@@ -205,10 +205,9 @@ async fn lines(client: &Client, listed: &[(&str, Listing)]) -> Result<Vec<Line>,
         } else if let Some(kind) = kind(&listing.names) {
             let permits = data.and_then(permits_in);
             let roles: Vec<Role> = listing.names.iter().map(|it| it.role).collect();
-            let is_waiting = |place: &usize| holds(&roles, *place, permits) == Some(false);
-            let waiter = (0..roles.len()).find(is_waiting);
+            let waiter = holds(&roles, permits).position(|holds| holds == Some(false));
             let waiter = waiter.and_then(|place| listing.names.get(place));
-            let first = listing.names.first().cloned().zip(Some(holds(&roles, 0, permits)));
+            let first = listing.names.first().cloned().zip(holds(&roles, permits).next());
             queues.push((*path, kind, first, waiter, roles.len()));
         } else if data.and_then(permits_in).is_some() {
             let lease = |name: &str| Name { number: 0, role: Role::KazooLease, name: name.into() };

@@ -122,3 +122,39 @@ fn a_lock_below_the_directory_of_another_is_accepted() {
         check_clean(&world, &[&client, &other]).await;
     });
 }
+
+/// A handle with a root names a lock in another way than the client does.
+#[test]
+fn locks_are_compared_as_they_are_on_the_server() {
+    run(async {
+        let world = World::new();
+        let client = world.client(FIRST).await;
+        world.server.admin_create("/m", b"", None);
+        let rooted = client.rooted_at("/m").expect("the path is valid");
+        let twice = MultiLock::builder().with(fair(&client, "/m/x")).with(fair(&rooted, "/x"));
+        let error = twice.build().expect_err("the second waits for the first");
+        assert!(error.to_string().contains("same path"), "{error}");
+        let lock = MultiLock::builder()
+            .with(fair(&client, "/n"))
+            .with(fair(&rooted, "/x"))
+            .with(fair(&client, "/x"))
+            .with(fair(&rooted, "/a"))
+            .with(fair(&client, "/a"));
+        let lock = lock.build().expect("they differ on the server");
+        assert_eq!(lock.paths().collect::<Vec<_>>(), ["/a", "/a", "/x", "/n", "/x"]);
+        // Creates the directories.
+        drop(hold(&lock).await);
+        sleep_ms(100).await;
+        world.server.clear_requests();
+        let guard = hold(&lock).await;
+        let requests = world.server.requests().into_iter();
+        let creates = requests.filter(|request| request.op == OpCode::CREATE2);
+        let paths: Vec<_> = creates.filter_map(|request| request.path).collect();
+        let directories: Vec<_> = paths.iter().filter_map(|path| path.rsplit_once('/')).collect();
+        let directories: Vec<_> = directories.into_iter().map(|(directory, _)| directory).collect();
+        assert_eq!(directories, ["/a", "/m/a", "/m/x", "/n", "/x"], "\n{}", world.trace());
+        guard.release().await.expect("the znodes can be deleted");
+        drop(rooted);
+        check_clean(&world, &[&client]).await;
+    });
+}

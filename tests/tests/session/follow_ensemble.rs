@@ -23,7 +23,8 @@ fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().expect("no thread panics while it has the lock")
 }
 
-/// A network in which all hosts are the same server, and some cannot be reached.
+/// A network in which all hosts are the same server, and some cannot be reached. Those whose names
+/// begin with `hole` do not even refuse.
 #[derive(Clone)]
 struct Net {
     server: TestServer,
@@ -69,7 +70,9 @@ impl Net {
             let connecting = connector(host.clone());
             let is_dead = locked(&dead).contains(&host.name);
             async move {
-                if is_dead {
+                if host.name.starts_with("hole") {
+                    std::future::pending().await
+                } else if is_dead {
                     Err(io::ErrorKind::ConnectionRefused.into())
                 } else {
                     connecting.await
@@ -486,5 +489,20 @@ fn a_read_only_server_shows_what_it_knows() {
             .await;
         sleep_ms(120_000).await;
         assert_eq!((server(&client).as_str(), version(&client)), ("b", Some(2)));
+    });
+}
+
+/// Each of them takes three seconds to show that it cannot be reached.
+#[test]
+fn a_newer_configuration_is_found_soon_behind_one_with_hundreds_of_silent_servers() {
+    run_within(DAY, async {
+        let net = Net::new();
+        let holes: Vec<_> = (0..200).map(|number| format!("hole{number}")).collect();
+        net.publish_names(1, &holes.iter().map(String::as_str).collect::<Vec<_>>());
+        let client = net.client("z").await;
+        sleep_ms(5_000).await;
+        net.publish_names(2, &["a"]);
+        sleep_ms(40_000).await;
+        assert_eq!((server(&client).as_str(), version(&client)), ("a", Some(2)));
     });
 }

@@ -1,10 +1,13 @@
 //! Servers that refuse, and administrators who delete markers.
 
+use std::time::Duration;
+
 use jute_codec::{ErrorCode, OpCode};
 use zk_recipes::{
-    CreateMode, CreateOptions, Multi, Outcome, RecipeError, SettledError, Target, Version,
+    Acl, CreateMode, CreateOptions, FairLock, LockState, Multi, Outcome, RecipeError, SettledError,
+    Target, Version,
 };
-use zk_tests::scene::{FIRST, at_op, session};
+use zk_tests::scene::{FIRST, SECOND, at_op, session};
 use zk_tests::world::{World, run};
 use zk_testserver::{Action, ServerConfig, ServerVersion};
 
@@ -60,7 +63,7 @@ fn a_write_is_unknown_if_its_marker_is_deleted_before_the_outcome_is_known() {
         let settled = settled(&client);
         settled.create(PATH, "1", CreateMode::Persistent).await.expect("it is missing");
         let fault = at_op(session(&client), OpCode::MULTI, Action::CutAfter);
-        world.server.inject(fault.refuse_for(std::time::Duration::from_secs(1)));
+        world.server.inject(fault.refuse_for(Duration::from_secs(1)));
         let writing = settled.set_data(PATH, "2", None);
         let deleting = async {
             let is_applied = || world.server.stat(PATH).is_some_and(|stat| stat.version.0 == 1);
@@ -146,5 +149,60 @@ fn an_empty_access_control_list_is_refused_and_never_replaced() {
         assert_eq!(world.server.stat(PATH), None);
         drop(settled);
         check_clean(&world, &[&client]).await;
+    });
+}
+
+/// The check of the lock must be that of its znode, however the handle names it.
+#[test]
+fn a_lock_is_found_from_each_root_and_a_guard_of_no_use_loses_nothing() {
+    run(async {
+        let world = World::new();
+        let (client, other) = (world.client(FIRST).await, world.client(SECOND).await);
+        create_directories(&world);
+        let rooted = client.rooted_at("/data").expect("the path is valid");
+        let outside = client.rooted_at("/settled").expect("the path is valid");
+        let inner = FairLock::new(&rooted, "/lock").expect("the path is valid");
+        let outer = FairLock::new(&client, "/data/lock").expect("the path is valid");
+        for lock in [inner, outer] {
+            let guard = lock.acquire().await.expect("it is free");
+            for (handle, path) in [(&client, "/data/x"), (&rooted, "/x")] {
+                let settled = settled(handle);
+                let multi = Multi::new().create(path, "", CreateMode::Persistent);
+                settled.commit_under(&guard, multi).await.expect("the lock is held");
+                settled.delete(path, None).await.expect("it was created");
+            }
+            for handle in [&outside, &other] {
+                let refused = settled(handle).commit_under(&guard, Multi::new()).await;
+                let error = refused.expect_err("the handle cannot name the znode of the lock");
+                assert_eq!(error.outcome(), Outcome::NotApplied);
+                let message = error.to_string();
+                assert!(message.contains("invalid guard of") && message.contains("same client"));
+                assert!(!matches!(guard.state(), LockState::Lost(_)), "{error}");
+            }
+            guard.validate().await.expect("it is held");
+            guard.release().await.expect("it is held");
+        }
+        drop((rooted, outside));
+        check_clean(&world, &[&client, &other]).await;
+    });
+}
+
+/// Whoever is beaten by others tries again at once. This server says so, and shows the same version.
+#[test]
+fn a_server_that_contradicts_itself_is_asked_after_pauses() {
+    run(async {
+        let world = World::new();
+        let client = world.client(FIRST).await;
+        create_directories(&world);
+        let settled = settled(&client);
+        for _ in 0..1_000 {
+            let action = Action::Error(ErrorCode::BAD_VERSION);
+            world.server.inject(at_op(session(&client), OpCode::SET_ACL, action));
+        }
+        let setting = settled.set_acl("/data", Acl::open(), None).timeout(Duration::from_secs(20));
+        let error = setting.await.expect_err("the server refuses each time");
+        assert_eq!(error.outcome(), Outcome::NotApplied);
+        let count = world.server.requests().len();
+        assert!((10..30).contains(&count), "{count} requests in 20 seconds");
     });
 }

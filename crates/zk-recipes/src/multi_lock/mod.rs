@@ -31,8 +31,7 @@ const LOSSES_MAX: u32 = 5;
 /// The locks are acquired one after another in the order of their paths, whatever the order in
 /// which they were added. So two multi-locks never wait for each other forever, and neither do a
 /// multi-lock and a program that acquires the same locks in the order of their paths. Paths are
-/// compared as bytes, without the chroot of the client: all programs that share the locks should
-/// use the same chroot.
+/// compared as bytes, as they are on the server, whatever the [root](Client::root) of a handle.
 ///
 /// ```
 /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -156,9 +155,13 @@ impl MultiLockBuilder {
         if parts.is_empty() {
             return invalid("", OptionDefect::Empty);
         }
-        parts.sort_by(|one, other| one.path().cmp(other.path()));
+        let on_server = |part: &Arc<dyn Part>| {
+            let root = part.client().root();
+            format!("{}{}", if root == "/" { "" } else { root }, part.path())
+        };
+        parts.sort_by_cached_key(on_server);
         for (one, next) in parts.iter().zip(parts.iter().skip(1)) {
-            if one.path() == next.path() {
+            if on_server(one) == on_server(next) {
                 let reason = "two of them have the same path, so one would wait for the other";
                 return invalid(one.path(), OptionDefect::Other(reason));
             }

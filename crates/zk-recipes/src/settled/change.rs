@@ -33,7 +33,7 @@ use crate::machine::{Failure, Pauses, Verdict, replayable};
 /// Something that has a version, and what it is to become.
 pub(super) trait Change: Send + Sync {
     /// Identifies the state of what is to be changed.
-    type Version: Copy + Send;
+    type Version: Copy + Eq + Send;
     /// What is there.
     type Found: Send;
     /// What a server replies to a change.
@@ -88,6 +88,7 @@ pub(super) async fn make<C: Change>(
     let mut is_loose = false;
     // The version at which a change was sent whose session has ended, and why its reply was lost.
     let mut lost = None;
+    let mut beaten_at = None;
     loop {
         let failed = |error| if is_loose { unknown(error) } else { not_applied(error) };
         let session = next_session(client, deadline).await.map_err(failed)?;
@@ -122,8 +123,12 @@ pub(super) async fn make<C: Change>(
                 return Err(failed(RecipeError::timed_out()));
             }
             if is_beaten && known.is_none() {
-                // Others have changed it in between, so this is no reason to pause.
                 version = None;
+                // Others have changed it in between, so this is no reason to pause, unless the server shows
+                // no change.
+                if beaten_at.replace(at) == Some(at) {
+                    pause(client, deadline, &mut pauses).await;
+                }
                 continue;
             }
             match replayable(Err(error)) {

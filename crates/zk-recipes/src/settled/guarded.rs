@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use bytestring::ByteString;
 use jute_codec::ErrorCode;
 use zk_session::recipe::Session;
-use zk_session::{Multi, MultiOutcome};
+use zk_session::{ConfigError, Multi, MultiOutcome, OptionDefect};
 
 use super::error::SettledError;
 use super::write::{Applied, Write, write};
@@ -19,7 +20,8 @@ use crate::lock::state::LockState;
 impl SettledClient {
     /// Commits writes together, and only if the lock of the guard is held when the ensemble commits
     /// them, as [`Guard::transaction`] does. Returns one result per write, or `None` if they were
-    /// applied and the reply was lost. The guard must be of the same client.
+    /// applied and the reply was lost. The guard must be of the same client, and its lock below the root
+    /// of this handle.
     ///
     /// After a **connection loss**, the transaction is repeated in the session of the lock, and
     /// applied once. It is committed or refused by the state of the lock on the servers, and not by
@@ -40,10 +42,12 @@ impl SettledClient {
         let (profile, hold) = (self.profile.clone(), Arc::clone(guard.hold()));
         // The check comes first, so that its failure is reported even if other operations would be
         // refused too. The name is unique, so any version is fine.
-        let operations = self.operations(Multi::new().check(&hold.path, None).append(multi));
+        let own = Session::of(&profile.client).path_of(hold.client(), &hold.path);
+        let operations =
+            own.map(|path| self.operations(Multi::new().check(&path, None).append(multi)));
         self.call(&hold.path.clone(), async move |deadline| {
             check_acl("acl of the markers", &profile.client, &profile.acl)?;
-            let operations = operations.map_err(invalid)?;
+            let operations = operations.ok_or_else(|| foreign(&hold.path))?.map_err(invalid)?;
             if let LockState::Lost(reason) = hold.state() {
                 return Err(SettledError::LockLost(reason));
             }
@@ -68,5 +72,17 @@ impl SettledClient {
                 Err(error) => Err(error),
             }
         })
+    }
+}
+
+/// Returns the error for a guard whose znode this handle cannot name. To check another znode instead
+/// would show a lock as lost that is held.
+fn foreign(path: &ByteString) -> ConfigError {
+    ConfigError::Option {
+        option: "guard",
+        value: format!("of {path}"),
+        defect: OptionDefect::Other(
+            "its lock must be one of the same client, below the root of this handle",
+        ),
     }
 }

@@ -39,6 +39,9 @@ const PAUSE_MAX: Duration = Duration::from_secs(600);
 const SPACING: Duration = Duration::from_secs(2);
 /// How long a server may take to show that it can be reached.
 const ANSWER_MAX: Duration = Duration::from_secs(3);
+/// How many servers are asked in a row, so that a newer configuration is never far: the one that says
+/// that these are gone.
+const ASKED_MAX: usize = 10;
 
 /// Follows the ensemble for one client.
 pub(crate) struct EnsembleFollower {
@@ -186,9 +189,8 @@ impl EnsembleFollower {
         }
         self.newest = Some(version);
         self.is_told.silence = false;
-        let Addresses { hosts, unusable } = Addresses::of(config, &self.vantage);
-        let reasons: Vec<_> = unusable.iter().map(ToString::to_string).collect();
-        let reasons = reasons.join("; ");
+        let addresses = Addresses::of(config, &self.vantage);
+        let (reasons, hosts) = (addresses.reasons(), addresses.hosts);
         if hosts.is_empty() {
             self.pending = None;
             let message =
@@ -196,7 +198,7 @@ impl EnsembleFollower {
             warn!(%version, %reasons, "{message}");
             return;
         }
-        if !unusable.is_empty() {
+        if !reasons.is_empty() {
             let message = "the ensemble cannot be followed completely: it names unusable servers";
             warn!(%version, %reasons, "{message}");
         }
@@ -243,7 +245,7 @@ impl EnsembleFollower {
         }
         let first = self.random.below(hosts.len() as u64) as usize;
         let (before, from) = hosts.split_at(first);
-        for host in from.iter().chain(before) {
+        for host in from.iter().chain(before).take(ASKED_MAX) {
             let attempt = Attempt::new(self.random.next() >> 32, ANSWER_MAX);
             let asking = probe(&*self.transport, host.clone(), attempt);
             if self.beside.unless_stopped(asking).await?.is_some() {

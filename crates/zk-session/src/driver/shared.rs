@@ -98,6 +98,11 @@ impl Shared {
         Self { core: Arc::clone(&self.core), chroot }
     }
 
+    /// Returns whether both are views of one session.
+    pub(crate) fn is_of_same_client(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.core, &other.core)
+    }
+
     pub(crate) fn downgrade(&self) -> WeakShared {
         WeakShared { core: Arc::downgrade(&self.core), chroot: self.chroot.clone() }
     }

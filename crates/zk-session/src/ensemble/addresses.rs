@@ -7,6 +7,16 @@ use super::member::Member;
 use crate::connect_string::ConnectString;
 use crate::host::Host;
 
+/// Maximum number of addresses that are used. Ids of servers are usually below 256, and a server that
+/// publishes more is not to be trusted with the memory and the log of each client.
+const HOSTS_MAX: usize = 256;
+/// Maximum length of a name, which is that of DNS.
+const NAME_MAX: usize = 253;
+/// Maximum length of what a line calls its server, in the log.
+const SERVER_MAX: usize = 32;
+/// Maximum number of servers that are named as unusable.
+const NAMED_MAX: usize = 8;
+
 /// What a client knows about its own connections.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Vantage {
@@ -22,7 +32,9 @@ pub(crate) struct Vantage {
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Addresses {
     pub(crate) hosts: Vec<Host>,
-    pub(crate) unusable: Vec<Unusable>,
+    /// The first of those that it cannot use.
+    unusable: Vec<Unusable>,
+    unusable_total: usize,
 }
 
 /// A server that a client cannot use.
@@ -40,6 +52,7 @@ enum Why {
     Malformed,
     NoClientAddress,
     NoSecureAddress,
+    TooMany,
     Wildcard,
 }
 
@@ -61,25 +74,45 @@ impl Addresses {
         let mut this = Self::default();
         for member in &config.members {
             match usable(member, vantage) {
-                Ok(hosts) => {
-                    let others = hosts.into_iter().filter(|host| !this.hosts.contains(host));
-                    let others: Vec<_> = others.collect();
-                    this.hosts.extend(others);
-                }
+                Ok(hosts) => this.add(member.id, hosts),
                 Err(why) => this.refuse(format!("server.{}", member.id), why),
             }
         }
         for line in config.others.iter().filter(|line| line.trim_start().starts_with("server.")) {
-            this.refuse(
-                line.split('=').next().unwrap_or_default().trim().to_owned(),
-                Why::Malformed,
-            );
+            let name = line.split('=').next().unwrap_or_default().trim();
+            let is_name = name.len() <= SERVER_MAX && name.bytes().all(|it| it.is_ascii_graphic());
+            this.refuse(if is_name { name } else { "a server" }.to_owned(), Why::Malformed);
         }
         this
     }
 
+    fn add(&mut self, id: u64, hosts: Vec<Host>) {
+        for host in hosts {
+            if self.hosts.contains(&host) {
+                continue;
+            }
+            if self.hosts.len() == HOSTS_MAX {
+                return self.refuse(format!("server.{id}"), Why::TooMany);
+            }
+            self.hosts.push(host);
+        }
+    }
+
     fn refuse(&mut self, server: String, why: Why) {
-        self.unusable.push(Unusable { server, why });
+        self.unusable_total += 1;
+        if self.unusable.len() < NAMED_MAX {
+            self.unusable.push(Unusable { server, why });
+        }
+    }
+
+    /// Returns which servers the client cannot use, and why; empty if it can use all of them.
+    pub(crate) fn reasons(&self) -> String {
+        let mut reasons: Vec<_> = self.unusable.iter().map(ToString::to_string).collect();
+        let others = self.unusable_total - reasons.len();
+        if others > 0 {
+            reasons.push(format!("and {others} more"));
+        }
+        reasons.join("; ")
     }
 }
 
@@ -97,6 +130,7 @@ impl fmt::Display for Unusable {
                     "has no address for clients with TLS, and the servers of the connect string have \
                  different ports"
                 }
+                Why::TooMany => "is one too many",
                 Why::Wildcard => "has only addresses such as 0.0.0.0",
             }
         )
@@ -136,6 +170,9 @@ fn usable(member: &Member, vantage: &Vantage) -> Result<Vec<Host>, Why> {
 
 /// Returns whether a connect string could name this server.
 fn is_valid(host: &Host) -> bool {
+    if host.name.len() > NAME_MAX || host.name.contains(char::is_control) {
+        return false;
+    }
     let parsed = host.to_string().parse::<ConnectString>();
     parsed.is_ok_and(|parsed| parsed.hosts == [host.clone()] && parsed.chroot.as_str().is_empty())
 }
@@ -162,8 +199,7 @@ mod tests {
     fn addresses(text: &str, vantage: &Vantage) -> (String, String) {
         let found = Addresses::of(&config(text), vantage);
         let hosts: Vec<_> = found.hosts.iter().map(ToString::to_string).collect();
-        let unusable: Vec<_> = found.unusable.iter().map(ToString::to_string).collect();
-        (hosts.join(","), unusable.join("; "))
+        (hosts.join(","), found.reasons())
     }
 
     #[test]
@@ -178,6 +214,7 @@ mod tests {
             ("server.1=0.0.0.0:1:2|b:1:2:participant;0.0.0.0:2181", "b:2181"),
             ("server.1=127.0.0.1:1:2|b:1:2:participant;0.0.0.0:2181", "b:2181"),
             ("server.1=a:1:2;2181\nserver.2=a:3:4;2181\nserver.3=b:1:2;2181", "a:2181,b:2181"),
+            ("server.1=a:1:2|a:3:4;2181", "a:2181"),
             ("server.1=a:1:2:participant;c:2181;d:2281", "c:2181"),
             ("group.1=1:2\nweight.1=1\nserver.1=a:1:2;2181", "a:2181"),
         ] {
@@ -202,6 +239,29 @@ mod tests {
             let more = format!("{line}\nserver.7=g:1:2;2181");
             assert_eq!(addresses(&more, &plain), ("g:2181".to_owned(), reason.to_owned()));
         }
+    }
+
+    #[test]
+    fn what_is_used_and_logged_of_a_configuration_is_bounded() {
+        let plain = vantage("zk1,zk2", false);
+        let name = |length| "a".repeat(length);
+        let long = format!("server.1={}:1:2;2181\nserver.2={}:1:2;2181", name(253), name(254));
+        let reason = "server.2 has a line that cannot be read";
+        assert_eq!(addresses(&long, &plain), (format!("{}:2181", name(253)), reason.to_owned()));
+        for line in [format!("server.{}=", name(1_000_000)), "server.\u{1b}[31m".to_owned()] {
+            let reason = "a server has a line that cannot be read";
+            assert_eq!(addresses(&line, &plain), (String::new(), reason.to_owned()));
+        }
+        let unprintable = addresses("server.1=a\u{1b}[31m:1:2;2181", &plain);
+        assert_eq!(unprintable.0, "");
+
+        let many: Vec<_> = (0..50_000).map(|id| format!("server.{id}=a{id}:1:2;2181")).collect();
+        let found = Addresses::of(&config(&many.join("\n")), &plain);
+        assert_eq!(found.hosts.len(), HOSTS_MAX);
+        let (first, rest) =
+            found.reasons().split_once("; ").map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
+        assert_eq!(first, "server.256 is one too many");
+        assert!(rest.ends_with("; and 49736 more") && rest.len() < 500, "{rest}");
     }
 
     #[test]

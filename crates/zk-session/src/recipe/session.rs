@@ -35,6 +35,15 @@ impl Session {
         Client::from_shared(Arc::clone(&self.shared))
     }
 
+    /// Returns the path in this handle of a znode that another handle names so, for example with another
+    /// [root](Client::rooted_at). `None` if the other handle is of another client, or the znode is not
+    /// below the root of this one.
+    pub fn path_of(&self, other: &Client, path: &ByteString) -> Option<ByteString> {
+        let other = other.shared();
+        let on_server = other.chroot.to_server(path);
+        self.shared.chroot.inside(&on_server).filter(|_| self.shared.is_of_same_client(other))
+    }
+
     /// Opens a lane.
     pub fn lane(&self) -> Lane {
         Lane::open(Arc::clone(&self.shared))

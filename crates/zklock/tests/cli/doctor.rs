@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 use zk_testserver::{ServerConfig, ServerVersion};
 
-use crate::world::{World, code, scratch, see, zklock_at};
+use crate::world::{World, code, scratch, see, write_secret, zklock_at};
 
 const CONF: &str = "clientPort=2181\ntickTime=2000\nmaxClientCnxns=60\nminSessionTimeout=4000\n\
                     maxSessionTimeout=40000\nserverId=0\n";
@@ -204,7 +204,7 @@ async fn permissions_and_those_who_could_delete_an_entry_are_named() {
     assert_eq!(json["locks"][0]["deleters"][0], "world:anyone");
 
     let secret = scratch("doctor-digest");
-    std::fs::write(&secret, "ops:secret\n").unwrap();
+    write_secret(&secret, "ops:secret\n");
     let digest = ["--digest-file", secret.to_str().unwrap()];
     let mut owner = zklock_at(&front, "run");
     assert_eq!(code(owner.args(digest).args(["/closed", "true"])).await, 0);
@@ -256,7 +256,7 @@ async fn two_standalone_servers_are_two_ensembles() {
 pub(crate) async fn transcript(arguments: &[&str]) -> String {
     let world = World::with(healthy()).await;
     let secret = scratch("doctor-transcript");
-    std::fs::write(&secret, "ops:secret\n").unwrap();
+    write_secret(&secret, "ops:secret\n");
     let digest = ["--digest-file", secret.to_str().unwrap()];
     let path = arguments.last().unwrap();
     let mut owner = zklock_at(&world.address, "run");

@@ -143,6 +143,33 @@ async fn a_supervisor_that_is_killed_takes_everything_with_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_supervisor_that_is_stopped_does_not_protect_its_command() {
+    let world = World::start().await;
+    for is_cut in [true, false] {
+        let cable = Cable::new(&world.address).await;
+        let mut command = zklock_at(&cable.address.to_string(), "run");
+        command.args(["--session-timeout", "4s", "/lock", "sh", "-c", STUBBORN]);
+        let mut running = start(&mut command);
+        let owner = session(&running.line().await);
+        let process = running.line().await;
+        let script = "kill -0 \"$PROCESS\" 2>/dev/null && echo both || echo alone";
+        let mut next = world.script(script);
+        let mut next = start(next.env("PROCESS", process));
+        world.until_entries("/lock", 2).await;
+        kill_process(running.supervisor(), Signal::STOP).unwrap();
+        if is_cut {
+            cable.cut().await;
+            assert_eq!(next.line().await, "alone");
+        } else {
+            world.server.expire(owner);
+        }
+        assert_eq!(running.rest().await, "");
+        assert_eq!(running.code().await, 123);
+        assert_eq!(next.code().await, 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_kernel_kills_the_command_if_both_are_killed() {
     let world = World::start().await;
     let mut running = start(&mut world.script("echo $$; exec sleep 1000"));

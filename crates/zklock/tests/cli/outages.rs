@@ -81,3 +81,36 @@ async fn a_server_without_a_reply_is_told_from_a_free_lock() {
     let seen = see(status.arg("/locks/billing").env("ZKLOCK_SESSION_TIMEOUT", "1s")).await;
     assert_eq!((seen.status.code(), &*seen.stdout), (Some(125), ""));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_overloaded_for_a_moment_is_asked_again() {
+    let world = shared_queues().await;
+    let overload = Duration::from_secs(1);
+    let mut watching = start(world.zklock("ls").args(["--watch", "--json", "/locks"]));
+    watching.line().await;
+    for verb in ["ls", "status"] {
+        world.server.throttle_for(overload);
+        let seen = see(world.zklock(verb).args(["--json", "/locks/billing"])).await;
+        assert_eq!((seen.status.code(), &*seen.stderr), (Some(0), ""), "{verb}");
+    }
+    world.server.throttle_for(overload);
+    world.server.admin_delete("/locks/nightly");
+    let locks: Value = serde_json::from_str(&watching.line().await).unwrap();
+    assert_eq!(locks["locks"].as_array().unwrap().len(), 2);
+    // Another session sets its watches again, in spite of the overload.
+    world.server.throttle_for(overload);
+    for session in world.server.sessions() {
+        world.server.expire(session);
+    }
+    let mut line = watching.line().await;
+    while !line.contains("with a new session") {
+        line = watching.line().await;
+    }
+    let locks: Value = serde_json::from_str(&watching.line().await).unwrap();
+    assert_eq!(locks["locks"].as_array().unwrap().len(), 2);
+    let is_refused = |it: &zk_testserver::RequestRecord| {
+        matches!(it.outcome, zk_testserver::Outcome::Refused(_))
+    };
+    let refused = world.server.requests().into_iter().filter(is_refused).count();
+    assert!((4..=40).contains(&refused), "{refused} requests in four seconds of overload");
+}

@@ -1,5 +1,7 @@
 //! Where options come from, and those of the connection.
 
+use std::os::unix::fs::PermissionsExt as _;
+
 use serde_json::Value;
 
 use crate::world::{World, code, scratch, see, start, zklock_at};
@@ -37,6 +39,53 @@ async fn a_file_has_what_neither_the_command_line_nor_the_environment_has() {
     let missing = see(command.args([&*format!("--config={name}"), "ls"])).await;
     assert_eq!(missing.status.code(), Some(125));
     assert!(missing.stderr.contains("No such file"), "{}", missing.stderr);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_value_is_blamed_on_where_it_comes_from() {
+    let file = scratch("wrong.toml");
+    let name = file.to_str().unwrap();
+    std::fs::write(&file, "[run]\ntimeout = 'soon'\n").unwrap();
+    let in_file = format!("zklock: --timeout is set in {name}\n");
+    let by_variable = "zklock: --timeout is set by the variable ZKLOCK_TIMEOUT\n";
+    let set = [("ZKLOCK_CONFIG", name), ("ZKLOCK_TIMEOUT", "late")];
+    for (variables, options, origin) in [
+        (&set[..1], &[][..], Some(&*in_file)),
+        (&set[1..], &[], Some(by_variable)),
+        (&set, &[], Some(by_variable)),
+        (&set, &["--timeout", "never"], None),
+        (&set, &["--timeout=never"], None),
+        (&set, &["-w0"], None),
+    ] {
+        let mut command = zklock_at("zk", "run");
+        command.envs(variables.iter().copied()).args(options).args(["/lock", "true"]);
+        let seen = see(&mut command).await;
+        assert_eq!(seen.status.code(), Some(125));
+        assert!(seen.stderr.contains("for '--timeout <TIME>'"), "{}", seen.stderr);
+        match origin {
+            Some(origin) => assert!(seen.stderr.ends_with(origin), "{}", seen.stderr),
+            None => assert!(!seen.stderr.contains("is set"), "{}", seen.stderr),
+        }
+    }
+    std::fs::remove_file(file).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_secret_that_every_user_can_read_is_warned_of() {
+    let world = World::start().await;
+    let secret = scratch("open-secret");
+    std::fs::write(&secret, "ops:secret\n").unwrap();
+    for (mode, is_warned) in [(0o600, false), (0o640, false), (0o644, true)] {
+        std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(mode)).unwrap();
+        let mut command = world.zklock("run");
+        command.arg("--digest-file").arg(&secret).args(["/own", "true"]);
+        let seen = see(&mut command).await;
+        assert_eq!(seen.status.code(), Some(0));
+        let warning = format!("its mode, {mode:o}, lets every user read it");
+        assert_eq!(seen.stderr.contains(&warning), is_warned, "{}", seen.stderr);
+        assert!(!seen.stderr.contains("secret\n"), "no secret is shown: {}", seen.stderr);
+    }
+    std::fs::remove_file(secret).unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -149,7 +198,12 @@ async fn a_queue_of_kazoo_is_joined_with_its_names_only() {
         let mut other = world.zklock("run");
         let other = see(other.args(["--kind", kind, "-w", "5s", &path, "true"])).await;
         assert_eq!(other.status.code(), Some(125), "{kind}: {other:?}");
-        assert!(other.stderr.contains(&entries[0]), "{kind}: {other:?}");
+        let sentence = format!(
+            "zklock: {path}: the znode {:?} belongs to a lock or a writer of kazoo; all contenders of a \
+             path need the same --kind and --naming\n",
+            entries[0]
+        );
+        assert!(other.stderr.ends_with(&sentence), "{kind}: {other:?}");
     }
     let mut reader = world.zklock("hold");
     let reader = reader.args(["--naming", "kazoo", "--kind", "read", "--no-stdin", "/readers"]);

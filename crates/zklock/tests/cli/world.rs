@@ -1,6 +1,9 @@
 //! A server, and programs that use it.
 
-use std::path::PathBuf;
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -163,6 +166,13 @@ pub(crate) fn scratch(name: &str) -> PathBuf {
     let path = folder.join(format!("{name}-{}", std::process::id()));
     let _ = std::fs::remove_file(&path);
     path
+}
+
+/// Writes a file that only its owner can read.
+pub(crate) fn write_secret(file: &Path, text: &str) {
+    let mut options = OpenOptions::new();
+    let file = options.write(true).create(true).truncate(true).mode(0o600).open(file);
+    file.unwrap().write_all(text.as_bytes()).unwrap();
 }
 
 /// Waits until a condition holds. There is no event for what another process does.
