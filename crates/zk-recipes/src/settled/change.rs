@@ -26,7 +26,7 @@ use crate::machine::{Failure, Pauses, Verdict, replayable};
 
 /// Something that has a version, and what it is to become.
 pub(super) trait Change: Send + Sync {
-    /// Identifies the state of what is to be changed.
+    /// Identifies the state that the change replaces.
     type Version: Copy + Send;
     /// What is there.
     type Found: Send;
@@ -57,7 +57,7 @@ pub(super) trait Change: Send + Sync {
     fn judge(&self, version: Self::Version, found: Self::Found) -> Judged<Self::Output>;
 }
 
-/// What has become of a change whose reply was lost.
+/// The fate of a change whose reply was lost.
 pub(super) enum Judged<T> {
     /// It was not applied, and the version is the same.
     Unchanged,
@@ -105,7 +105,7 @@ pub(super) async fn make<C: Change>(
             }
             let is_beaten = error.server_code() == Some(ErrorCode::BAD_VERSION);
             if is_beaten && known.is_none() {
-                // Others have changed it in between, so this is no reason to pause.
+                // Others have changed it in between, so there is no reason to pause.
                 version = None;
                 continue;
             }
