@@ -111,5 +111,5 @@ fn check_names(names: &NameList) {
     assert!(sorted.iter().map(str::as_bytes).eq(expected), "{sorted:?} is not {names:?}, sorted");
 }
 
-/// Bytes after a message. They are no message, so a decoder that reads them fails.
+/// Bytes after a message. They are not a message, so a decoder that reads them fails.
 const TAIL: &[u8] = &[0xa5; 20];

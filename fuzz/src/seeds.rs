@@ -58,7 +58,7 @@ pub fn property(target: &str) -> fn(&[u8]) {
     }
 }
 
-/// Returns the frame in the format of its target, unless it is no message.
+/// Returns the frame in the format of its target, unless it is not a message.
 fn golden_seed(entry: &Json) -> Option<(String, Vec<u8>)> {
     let decoded = |field: &str| entry.get("decoded").and_then(|decoded| decoded.get(field));
     let name = base_name(entry);

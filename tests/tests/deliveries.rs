@@ -29,7 +29,7 @@ const PRODUCERS: usize = 4;
 const CONSUMERS: usize = 4;
 const KILLS: usize = 2;
 const ITEMS: usize = 400;
-/// Every so many items, the next ones are put as a batch.
+/// Every this many items, the next ones are put as a batch.
 const BATCH_EVERY: usize = 20;
 const BATCH: usize = 5;
 /// How many items of each producer are a wave. It is a multiple of the interval of the batches.

@@ -509,8 +509,9 @@ fn refuse_all(world: &World, requests: usize, code: ErrorCode) {
     }
 }
 
-/// A server refuses all requests of a client for some seconds, and the connection drops in the middle
-/// of a long pause. The next server may accept the request at once, and others may wait for it.
+/// A server refuses all requests of a client for a few seconds, and the connection drops in the
+/// middle of a long pause. The next server may accept the request at once, and others may wait for
+/// it.
 #[test]
 fn every_pause_ends_with_the_connection() {
     let mut late = Vec::new();

@@ -161,7 +161,7 @@ fn check_prefixes<T: Debug + PartialEq>(
     for length in 0..wire.len() {
         let mut reader = Reader::new(Bytes::copy_from_slice(&wire[..length]));
         let error = decode(&mut reader).map(|value| format!("{length} bytes gave {value:?}"));
-        let error = error.expect_err("a beginning is no whole record");
+        let error = error.expect_err("a beginning is not a whole record");
         let DecodeErrorKind::UnexpectedEnd { need, have } = error.kind else {
             return Err(TestCaseError::fail(format!("{length} bytes gave {error:?}")));
         };

@@ -13,15 +13,7 @@ const TASKS: usize = 5;
 const WORK: Duration = Duration::from_millis(200);
 
 #[tokio::main]
-async fn main() {
-    // Returning the error from `main` would print its fields instead of its message.
-    if let Err(error) = run().await {
-        eprintln!("{error}");
-        std::process::exit(1);
-    }
-}
-
-async fn run() -> Result<(), Box<dyn Error>> {
+async fn main() -> Result<(), Box<dyn Error>> {
     let server = TestServer::start(ServerConfig::default());
     let in_process = server.listen("127.0.0.1:0").await?.to_string();
     let hosts = std::env::var("ZK_CONNECT").unwrap_or(in_process);

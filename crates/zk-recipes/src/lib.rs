@@ -9,14 +9,7 @@
 //! use zk_testserver::{ServerConfig, TestServer};
 //!
 //! #[tokio::main]
-//! async fn main() {
-//!     // Returning the error from `main` would print its fields instead of its message.
-//!     if let Err(error) = run().await {
-//!         eprintln!("{error}");
-//!     }
-//! }
-//!
-//! async fn run() -> Result<(), Box<dyn Error>> {
+//! async fn main() -> Result<(), Box<dyn Error>> {
 //!     // A service has the addresses of real servers here: "zk1:2181,zk2:2181,zk3:2181/app".
 //!     let server = TestServer::start(ServerConfig::default());
 //!     let servers = format!("{}/app", server.listen("127.0.0.1:0").await?);
@@ -126,7 +119,7 @@
 //!   the client has stopped.
 //! - [`TimedOut`] says what a call had [`LastSeen`] when its time was up: for example, its
 //!   [`Predecessor`].
-//! - Recipes that are no locks fail with a [`RecipeError`], or with one of their own:
+//! - Recipes that are not locks fail with a [`RecipeError`], or with one of their own:
 //!   [`CacheError`], [`GroupError`], [`PresenceError`], [`SettledError`], [`ValueError`],
 //!   [`WorkQueueError`]. A [`FailedAction`] is what the servers were asked for.
 //! - Operations of the client fail with an [`OpError`], which has an [`Outcome`], an [`ErrorCode`] of

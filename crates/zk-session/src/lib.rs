@@ -8,14 +8,7 @@
 //! use zk_testserver::{ServerConfig, TestServer};
 //!
 //! #[tokio::main]
-//! async fn main() {
-//!     // Returning the error from `main` would print its fields instead of its message.
-//!     if let Err(error) = run().await {
-//!         eprintln!("{error}");
-//!     }
-//! }
-//!
-//! async fn run() -> Result<(), Box<dyn Error>> {
+//! async fn main() -> Result<(), Box<dyn Error>> {
 //!     // A service has the addresses of real servers here: "zk1:2181,zk2:2181,zk3:2181/app".
 //!     let server = TestServer::start(ServerConfig::default());
 //!     let servers = format!("{}/app", server.listen("127.0.0.1:0").await?);

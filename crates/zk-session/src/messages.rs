@@ -11,7 +11,7 @@ use crate::error::{
     HandOverError, HostDefect, OpError, OptionDefect, Outcome, PathDefect, SaslFailure, Target,
     TlsFailure, TransportError, WatchEnded,
 };
-use crate::machine::{DisconnectCause, LeaseDefect};
+use crate::machine::{DisconnectCause, InvalidTicket, LeaseDefect};
 use crate::operation::multi::MultiError;
 
 /// Appends the messages of examples of an enum. A variant that is missing here does not compile, and
@@ -370,6 +370,7 @@ fn connections(out: &mut String) {
         cause: FailureCause::Connect(refused()),
     };
     writeln!(out, "ConnectionFailure: {failure}").expect("it is a string");
+    writeln!(out, "InvalidTicket: {InvalidTicket}").expect("it is a string");
     messages!(
         out,
         DisconnectCause {

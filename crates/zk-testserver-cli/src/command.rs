@@ -76,7 +76,7 @@ impl Command {
         let Some(known) = VERBS.iter().find(|known| known.name == name) else {
             let names: Vec<&str> = VERBS.iter().map(|known| known.name).collect();
             let names = names.join(", ");
-            let text = format!("{verb:?} is no command; the commands are {names}");
+            let text = format!("{verb:?} is not a command; the commands are {names}");
             return Err(Part::Verb.mistake(text));
         };
         match parameter {
@@ -177,7 +177,7 @@ fn fault(verb: &str, action: Action, options: &[(String, String)]) -> Result<Fau
 }
 
 fn count(text: &str) -> Result<usize, String> {
-    text.parse().map_err(|_| format!("{text:?} is no number of requests"))
+    text.parse().map_err(|_| format!("{text:?} is not a number of requests"))
 }
 
 /// Parses the id of a session: hexadecimal with `0x`, as logs print it, or decimal, as clients do.
@@ -187,7 +187,7 @@ fn session_id(text: &str) -> Result<SessionId, String> {
         None => text.parse().ok(),
     };
     let hint = "write it as a decimal number, or as a hexadecimal one with 0x";
-    id.map(SessionId).ok_or_else(|| format!("{text:?} is no id of a session; {hint}"))
+    id.map(SessionId).ok_or_else(|| format!("{text:?} is not a session id; {hint}"))
 }
 
 /// A verb, and what it does, for people.
@@ -203,7 +203,7 @@ const fn verb(name: &'static str, parameter: &'static str, meaning: &'static str
     Verb { name, parameter, has_options: false, meaning }
 }
 
-/// How long ZooKeeper's controller delays requests if nothing else is said.
+/// How long ZooKeeper's controller delays requests by default.
 const DELAY: Duration = Duration::from_secs(1);
 
 /// How long an election takes if nothing else is said: about as long as among three real servers.
@@ -298,27 +298,27 @@ mod tests {
                 "",
                 &[][..],
                 Verb,
-                "\"pong\" is no command; the commands are ping, shutdown, ",
+                "\"pong\" is not a command; the commands are ping, shutdown, ",
             ),
-            ("", "", &[], Verb, "\"\" is no command"),
+            ("", "", &[], Verb, "\"\" is not a command"),
             ("reset", "1", &[], Parameter, "reset has no parameter, so \"1\" is not allowed"),
             ("cut", "", &[], Verb, "cut needs a parameter: before|after"),
             ("cut", "now", &[], Parameter, "cut has the parameter before or after, not \"now\""),
-            ("refuse", "5", &[], Parameter, "refuse: \"5\" is no duration such as 500ms, 2s, 5m"),
+            ("refuse", "5", &[], Parameter, "refuse: \"5\" is not a duration"),
             ("refuse", "5s", &[("op", "sync")], Option(0), "refuse has no options, so \"op\" is n"),
-            ("failrequests", "-1", &[], Parameter, "failrequests: \"-1\" is no number of reque"),
-            ("expire", "0xg", &[], Parameter, "expire: \"0xg\" is no id of a session; write it"),
-            ("adddelay", "-5", &[], Parameter, "adddelay: \"-5\" is no duration"),
+            ("failrequests", "-1", &[], Parameter, "failrequests: \"-1\" is not a number of reque"),
+            ("expire", "0xg", &[], Parameter, "expire: \"0xg\" is not a session id; write it"),
+            ("adddelay", "-5", &[], Parameter, "adddelay: \"-5\" is not a duration"),
             ("cut", "after", &[("oops", "1")], Option(0), "cut has no option \"oops\"; its option"),
-            ("cut", "after", &[("op", "mkdir")], Option(0), "cut, option op: \"mkdir\" is no requ"),
+            ("cut", "after", &[("op", "mkdir")], Option(0), "cut, option op: \"mkdir\" is not"),
             ("cut", "after", &[("path", "a")], Option(0), "cut, option path: \"a\" does not begin"),
-            ("cut", "after", &[("nth", "x")], Option(0), "cut, option nth: \"x\" is no number of"),
+            ("cut", "after", &[("nth", "x")], Option(0), "cut, option nth: \"x\" is not a "),
             (
                 "cut",
                 "after",
                 &[("nth", "1"), ("session", "x")],
                 Option(1),
-                "cut, option session: \"x\" is no id of a session",
+                "cut, option session: \"x\" is not a session id",
             ),
             (
                 "cut",

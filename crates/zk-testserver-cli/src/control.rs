@@ -58,7 +58,7 @@ impl Control {
         Ok(())
     }
 
-    /// Returns the sessions that have not ended, also those that only one member knows.
+    /// Returns the sessions that have not ended, even those that only one member knows.
     pub(crate) fn sessions(&self) -> Vec<SessionId> {
         let mut sessions = self.server.sessions();
         for member in 0..usize::from(self.members) {
@@ -77,6 +77,6 @@ impl Control {
         }
         let known: Vec<String> = sessions.iter().map(SessionId::to_string).collect();
         let known = if known.is_empty() { "there are none".to_owned() } else { known.join(", ") };
-        Err(format!("{session} is no session; the sessions are: {known}"))
+        Err(format!("{session} is not a session; the sessions are: {known}"))
     }
 }

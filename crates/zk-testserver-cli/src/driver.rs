@@ -230,7 +230,7 @@ async fn converse(stream: impl AsyncRead + AsyncWrite + Unpin, control: &Control
     }
 }
 
-/// Returns who has sent a request. A field that is no text is a name that nobody has.
+/// Returns who has sent a request. A field that is not text is a name that nobody has.
 fn caller(headers: &HeaderMap) -> Caller<'_> {
     let text = |name: HeaderName| headers.get(name).map(|field| field.to_str().unwrap_or("?"));
     Caller {

@@ -185,7 +185,7 @@ mod tests {
         for (words, expected) in [
             ("--server-version 3.3", "the versions are 3.4, 3.5"),
             ("--tick 0s", "the shortest duration here is 1ms"),
-            ("--tick 5", "is no duration such as 500ms"),
+            ("--tick 5", "is not a duration such as 500ms"),
             ("--members 0", "1..=99"),
             ("--min-session-timeout 60s", "exceeds the longest one (40s)"),
             ("--port 65535 --members 2", "there are fewer than 2 ports from 65535"),

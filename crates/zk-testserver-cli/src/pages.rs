@@ -118,7 +118,7 @@ fn last(path: &str, options: &[(String, String)]) -> Result<usize, String> {
     match options {
         [] => Ok(usize::MAX),
         [(name, value)] if name == "last" => {
-            value.parse().map_err(|_| format!("{path}, option last: {value:?} is no number"))
+            value.parse().map_err(|_| format!("{path}, option last: {value:?} is not a number"))
         }
         [(name, _)] if name != "last" => {
             Err(format!("{path} has no option {name:?}; its option is last"))
@@ -145,7 +145,7 @@ fn parse_options(query: Option<&str>) -> Result<Vec<(String, String)>, String> {
     for option in query.unwrap_or_default().split('&').filter(|option| !option.is_empty()) {
         let (name, value) = option
             .split_once('=')
-            .ok_or_else(|| format!("{option:?} is no option: write NAME=VALUE"))?;
+            .ok_or_else(|| format!("{option:?} is not an option: write NAME=VALUE"))?;
         options.push((decoded(name)?, decoded(&value.replace('+', " "))?));
     }
     Ok(options)
@@ -158,7 +158,7 @@ fn decoded(text: &str) -> Result<String, String> {
     bytes.extend_from_slice(parts.next().unwrap_or_default().as_bytes());
     for part in parts {
         let byte = part.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
-        let byte = byte.ok_or_else(|| format!("{text:?} has a % without two digits behind it"))?;
+        let byte = byte.ok_or_else(|| format!("{text:?} has a % without two digits after it"))?;
         bytes.push(byte);
         bytes.extend_from_slice(part.get(2..).unwrap_or_default().as_bytes());
     }
@@ -253,11 +253,11 @@ mod tests {
         assert_eq!(describe(&fault), "cut after op=create path=/a b c nth=1 refuse=2000ms");
         assert_eq!(parse("adddelay/%31s", None), parse("adddelay/1s", None));
         for (words, query, expected) in [
-            ("cut/after", "path", "\"path\" is no option: write NAME=VALUE"),
-            ("cut/after", "path=%2", "\"%2\" has a % without two digits behind it"),
-            ("cut/after", "path=%zz", "\"%zz\" has a % without two digits behind it"),
+            ("cut/after", "path", "\"path\" is not an option: write NAME=VALUE"),
+            ("cut/after", "path=%2", "\"%2\" has a % without two digits after it"),
+            ("cut/after", "path=%zz", "\"%zz\" has a % without two digits after it"),
             ("cut/after", "path=%ff", "\"%ff\" is not UTF-8"),
-            ("cut/%é", "", "\"%é\" has a % without two digits behind it"),
+            ("cut/%é", "", "\"%é\" has a % without two digits after it"),
         ] {
             assert_eq!(parse(words, Some(query)), Err(expected.to_owned()));
         }

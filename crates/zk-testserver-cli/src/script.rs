@@ -97,7 +97,7 @@ fn parse_line(words: &[Word<'_>]) -> Result<(Duration, Command), (usize, String)
         let (name, value) = word.text.split_once('=').ok_or_else(|| {
             let text = word.text;
             let hint = "write NAME=VALUE, without spaces in it";
-            (word.column, format!("{text:?} is no option: {hint}"))
+            (word.column, format!("{text:?} is not an option: {hint}"))
         })?;
         options.push((name.to_owned(), value.to_owned()));
         columns.push(word.column);
@@ -150,14 +150,14 @@ mod tests {
         let problems = parse("b.txt", text).unwrap_err();
         let problems: Vec<&str> = problems.lines().collect();
         let expected = [
-            "b.txt:2:3: \"pong\" is no command; the commands are ",
-            "b.txt:3:4: at: \"soon\" is no duration such as ",
+            "b.txt:2:3: \"pong\" is not a command; the commands are ",
+            "b.txt:3:4: at: \"soon\" is not a duration such as ",
             "b.txt:4:2: at needs a duration and a command",
-            "b.txt:5:11: \"op\" is no option: write NAME=VALUE, without spaces in it",
+            "b.txt:5:11: \"op\" is not an option: write NAME=VALUE, without spaces in it",
             "b.txt:6:1: at needs a duration and a command",
-            "b.txt:8:12: cut, option op: \"é\" is no request; the requests are ",
-            "b.txt:9:19: cut, option nth: \"x\" is no number of requests",
-            "b.txt:10:8: refuse: \"5\" is no duration such as ",
+            "b.txt:8:12: cut, option op: \"é\" is not a request; the requests are ",
+            "b.txt:9:19: cut, option nth: \"x\" is not a number of requests",
+            "b.txt:10:8: refuse: \"5\" is not a duration such as ",
             "b.txt:11:7: reset has no parameter, so \"now\" is not allowed",
         ];
         for (problem, expected) in problems.iter().zip(expected) {

@@ -47,11 +47,11 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
         "s" => 1_000,
         "m" => 60_000,
         "h" => 3_600_000,
-        _ => return Err(format!("{text:?} is no duration such as 500ms, 2s, 5m or 1h")),
+        _ => return Err(format!("{text:?} is not a duration such as 500ms, 2s, 5m or 1h")),
     };
     let millis = number.parse().ok().and_then(|number: u64| number.checked_mul(millis));
     let duration = millis.map(Duration::from_millis).filter(|all| *all <= DURATION_MAX);
-    duration.ok_or_else(|| format!("{text:?} is no duration between 0ms and 24000h"))
+    duration.ok_or_else(|| format!("{text:?} is not a duration between 0ms and 24000h"))
 }
 
 /// Does the same, but refuses zero.
@@ -68,7 +68,7 @@ pub(crate) fn op(text: &str) -> Result<OpCode, String> {
     let found = OPS.iter().find(|(name, _)| name.eq_ignore_ascii_case(text));
     found.map(|(_, op)| *op).ok_or_else(|| {
         let names: Vec<&str> = OPS.iter().map(|(name, _)| *name).collect();
-        format!("{text:?} is no request; the requests are {}", names.join(", "))
+        format!("{text:?} is not a request; the requests are {}", names.join(", "))
     })
 }
 

@@ -116,7 +116,7 @@ fn verify(token: &[u8], nonce: &str, users: &Users) -> Option<Round> {
     is_right.then(|| Round::Complete(user.to_owned(), format!("rspauth={}", proof(""))))
 }
 
-/// Encodes text as ISO 8859-1 if that is possible, and otherwise as UTF-8, as the RFC demands.
+/// Encodes text as ISO 8859-1 if that is possible, and otherwise as UTF-8, as the RFC requires.
 fn encoded(text: &str) -> Vec<u8> {
     let latin: Option<Vec<u8>> = text.chars().map(|c| u8::try_from(c).ok()).collect();
     latin.unwrap_or_else(|| text.as_bytes().to_vec())

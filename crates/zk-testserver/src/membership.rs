@@ -134,7 +134,7 @@ impl Server {
         for server in servers.trim_end_matches('|').split('|') {
             let (address, is_observer) = Address::parse(server)?;
             addresses.push(address);
-            // The role may stand behind any of the addresses, and must be the same behind all.
+            // The role may follow any of the addresses, and must be the same after all of them.
             if is_observer.is_some() && role.is_some() && role != is_observer {
                 return Err(ErrorCode::BAD_ARGUMENTS);
             }
@@ -231,12 +231,12 @@ fn split(text: &str, separator: char) -> impl Iterator<Item = &str> {
     text.split(separator).map(str::trim).filter(|part| !part.is_empty())
 }
 
-/// Parses the id of a server. Servers fail in an unusual way if it is no number.
+/// Parses the id of a server. Servers fail in an unusual way if it is not a number.
 fn number(text: &str) -> Result<i64, ErrorCode> {
     text.parse().map_err(|_| ErrorCode::MARSHALLING_ERROR)
 }
 
-/// Parses a port. Servers fail in an unusual way if it is a number that no port can be.
+/// Parses a port. Servers fail in an unusual way if the number is out of range.
 fn port(text: &str) -> Result<u16, ErrorCode> {
     let number = text.parse::<i32>().map_err(|_| ErrorCode::BAD_ARGUMENTS)?;
     u16::try_from(number).map_err(|_| ErrorCode::MARSHALLING_ERROR)

@@ -76,7 +76,7 @@ pub(crate) fn account(tree: &mut Tree, change: &Change) {
     write(tree, subject, (count + created, bytes + change.bytes));
 }
 
-/// Returns the current count, or `None` if there is no znode for the count. Fields that are not
+/// Returns the current count, or `None` if no znode stores it. Fields that are not
 /// numbers read as zero.
 fn read(tree: &Tree, subject: &str) -> Option<(i64, i64)> {
     let stats = tree.get(&format!("{QUOTAS}{subject}{STATS}"))?;

@@ -62,7 +62,7 @@ impl Sessions {
     }
 
     /// Resumes a session on a new connection. Returns false if the session does not exist or is
-    /// closing. A session that is to be adopted need not exist.
+    /// closing. A session to adopt need not exist.
     pub(crate) fn resume(
         &mut self,
         id: SessionId,

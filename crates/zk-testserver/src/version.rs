@@ -25,7 +25,7 @@ pub enum ServerVersion {
     /// 3.9.3. Watch events have the zxid of their transaction. A connection can have persistent and
     /// one-shot watches on the same path.
     V3_9,
-    /// A ClickHouse Keeper, as its source of 2026 describes it; there was none for comparison.
+    /// A ClickHouse Keeper, as its source of 2026 describes it; no test has compared the two.
     ///
     /// - It resumes no session. A client that reconnects gets a new one without a password, and the
     ///   old one lives until it expires, with its ephemeral znodes.

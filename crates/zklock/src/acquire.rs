@@ -43,7 +43,7 @@ impl Limit {
     }
 }
 
-/// What a verb has that obtains a lock: a connection, and those who hear of it.
+/// What a verb needs to obtain a lock: a connection, and the receivers of reports.
 pub(crate) struct Begun {
     pub(crate) client: Client,
     pub(crate) limit: Limit,
@@ -179,7 +179,8 @@ async fn seen(looking: &mut Option<(usize, Looking)>) -> (usize, Option<Entry>) 
     }
 }
 
-/// Reads the holder of a lock. Progress is no reason to fail, so the errors are those of the acquire.
+/// Reads the holder of a lock. A failed progress report must not fail the acquire, so the errors
+/// are those of the acquire.
 async fn look(client: Client, path: String) -> Option<Entry> {
     let Found::There(listing) = queue::list(&client, &path).await.ok()? else { return None };
     if listing.stat.ephemeral_owner.is_some() {

@@ -1,8 +1,8 @@
 //! The configuration file: options that are used if neither the command line nor the environment has
 //! them.
 //!
-//! They become arguments directly after the verb, so that everything that holds for arguments holds
-//! for them, too.
+//! They become arguments directly after the verb, so all rules for arguments apply to them
+//! too.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;

@@ -26,7 +26,7 @@ pub(crate) fn deadline<K: Kind>(guard: &Guard<K>, client: &Client) -> Option<Dur
     }
 }
 
-/// Returns the times at which to look at the lease again. Renewals of a lease are no events.
+/// Returns the times at which to look at the lease again. Renewals of a lease cause no events.
 pub(crate) fn looks(client: &Client) -> Interval {
     let mut looks = interval((client.status().timeout / LOOKS).clamp(LOOK_MIN, LOOK_MAX));
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);

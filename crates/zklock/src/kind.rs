@@ -22,7 +22,7 @@ pub(crate) enum LockKind {
     Write,
 }
 
-/// Whose names the entries of a queue have.
+/// The library whose form of names the entries of a queue have.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub(crate) enum Naming {
     /// Curator's, which are the library's own

@@ -78,7 +78,7 @@ fn main() -> ExitCode {
     if let Verb::Completions { shell } = options.verb {
         let mut script = Vec::new();
         clap_complete::generate(shell, &mut Options::command(), "zklock", &mut script);
-        // It is no failure if the reader has seen enough.
+        // It is not a failure if the reader has seen enough.
         let _ = std::io::stdout().write_all(&script);
         return ExitCode::SUCCESS;
     }

@@ -121,7 +121,7 @@ pub(crate) struct Kerberos {
     #[arg(value_parser = FalseyValueParser::new())]
     #[cfg_attr(feature = "sasl-digest-md5", arg(conflicts_with = "sasl_file"))]
     pub(crate) sasl_gssapi: bool,
-    /// The own principal, if there are credentials of several
+    /// Principal of the client, if there are credentials of several
     #[arg(long, env = "ZKLOCK_SASL_PRINCIPAL", hide_env_values = true, value_name = "NAME")]
     #[arg(requires = "sasl_gssapi")]
     pub(crate) sasl_principal: Option<String>,

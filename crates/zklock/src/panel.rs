@@ -173,7 +173,7 @@ impl Panel {
         rows
     }
 
-    /// Returns everything as text, for readers that are no terminals.
+    /// Returns everything as text, for readers other than terminals.
     pub(crate) fn frame(&self, now: SystemTime) -> String {
         let mut text =
             format!("{}\n{}\n", printable(&self.title().text), self.connection(now).text);

@@ -255,8 +255,8 @@ pub(crate) async fn read_exclusive(client: &Client, path: &str) -> Result<Option
     Ok(entry.map(|entry| Entry { holds: Some(true), ..entry }))
 }
 
-/// Returns the entry in an ephemeral znode; `None` if it is no exclusive lock of ours, all of which
-/// have an id in their data.
+/// Returns the entry in an ephemeral znode; `None` if it is not an exclusive lock of ours, all of
+/// which have an id in their data.
 pub(crate) fn our_exclusive(path: &str, found: &Found<(Bytes, Stat)>) -> Option<Entry> {
     match found {
         Found::There((data, _)) => behind_id(data)?,
@@ -346,7 +346,7 @@ pub(crate) fn kind(names: &[Name]) -> Option<&'static str> {
     if found.next().is_some() { Some("mixed") } else { first }
 }
 
-/// Reads how many permits a semaphore has; `None` if that is not stored, or it is none.
+/// Reads how many permits a semaphore has; `None` if none is stored, or it is not a semaphore.
 async fn permits(client: &Client, path: &str, listing: &Listing) -> Result<Option<usize>, OpError> {
     if !listing.has_permits() && listing.leases().next().is_none() {
         return Ok(None);
@@ -431,7 +431,7 @@ impl<T> Found<T> {
     }
 }
 
-/// Returns what a read has found. What this client may not read is no failure.
+/// Returns what a read has found. It is not a failure if this client may not read it.
 pub(crate) fn found<T>(result: Result<T, OpError>) -> Result<Found<T>, OpError> {
     match result {
         Ok(value) => Ok(Found::There(value)),

@@ -80,7 +80,8 @@ pub(crate) fn list_in_json(survey: &Survey, now: SystemTime) -> Value {
     })
 }
 
-/// Prints a text. Returns false if the reader, such as `head`, has seen enough, which is no failure.
+/// Prints a text. Returns false if the reader, such as `head`, has seen enough, which is not a
+/// failure.
 pub(crate) fn print(text: &str) -> Result<bool, Failure> {
     let mut stdout = io::stdout();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {

@@ -64,7 +64,7 @@ trait Printed {
     /// Returns what is missing in it, which is a failure if it is printed once.
     fn complaint(&self) -> Option<Failure>;
 
-    /// Prints it as one of many: JSON as a line, and words with an empty line behind them.
+    /// Prints it as one of many: JSON as a line, and words followed by an empty line.
     fn print_frame(&self) -> Result<Flow, Failure> {
         let value = self.in_json();
         let text = value.map_or_else(|| self.in_words() + "\n", |value| format!("{value}\n"));

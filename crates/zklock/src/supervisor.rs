@@ -6,7 +6,7 @@
 //! 1. **The deadline of the lock.** The program sends it, and again each time the lease is renewed.
 //!    The supervisor ends the command in time by its own clock, so it does not matter whether the
 //!    program still runs: it may be stopped, or blocked by a full pipe.
-//! 2. **The end of the program.** The socket is closed then, also by SIGKILL.
+//! 2. **The end of the program.** The kernel closes the socket, even after SIGKILL.
 //! 3. **The end of the supervisor.** The kernel sends SIGKILL to the command (`PR_SET_PDEATHSIG`),
 //!    and the program, which inherits what else the command has started, ends that. If the supervisor
 //!    is stopped, or otherwise late, the program kills it.
@@ -257,7 +257,7 @@ fn start(command: &[OsString], stdin: OwnedFd, is_foreground: bool) -> io::Resul
     Ok(shim.spawn()?.id())
 }
 
-/// Sends this process's standard input, which is to be that of the command.
+/// Sends this process's standard input, which becomes that of the command.
 fn pass_stdin(socket: &StdStream) -> io::Result<()> {
     let stdin = io::stdin();
     let fds = [stdin.as_fd()];

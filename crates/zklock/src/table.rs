@@ -6,7 +6,7 @@ use crate::text::{columns, padded, printable, shortened};
 
 /// The width of a terminal that nobody has resized.
 pub(crate) const WIDTH: usize = 80;
-/// The least width of the column that is shortened.
+/// The minimum width of the column that is shortened.
 const FLEXIBLE_MIN: usize = 12;
 const GAP: usize = 2;
 

@@ -35,7 +35,7 @@ pub(crate) fn columns(text: &str) -> usize {
     text.width()
 }
 
-/// Returns a text that takes at most so many columns.
+/// Returns a text that takes at most this many columns.
 pub(crate) fn shortened(text: &str, width: usize) -> String {
     if columns(text) <= width {
         return text.to_owned();
@@ -50,7 +50,7 @@ pub(crate) fn shortened(text: &str, width: usize) -> String {
     format!("{kept}…")
 }
 
-/// Returns a text with spaces behind it, so that it takes so many columns.
+/// Pads a text with spaces to this many columns.
 pub(crate) fn padded(text: &str, width: usize) -> String {
     let missing = width.saturating_sub(columns(text));
     format!("{text}{}", " ".repeat(missing))

@@ -21,7 +21,7 @@ pub(crate) enum Order {
 pub(crate) enum Report {
     /// The command has ended.
     Ended(Ended),
-    /// The command and everything that it has started are gone, so many nanoseconds before the
+    /// The command and everything that it has started are gone, this many nanoseconds before the
     /// deadline; a negative number is after it.
     Gone(i64),
     /// The supervisor sends SIGKILL.

@@ -4,7 +4,7 @@
 
 use jute_codec::OpCode;
 
-/// Where bytes stand in the protocol.
+/// A position in the protocol.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Layout {
     /// A single record.

@@ -425,7 +425,7 @@ fn each_server_is_asked_for_by_its_own_name() {
             assert_eq!(last.map(|name| name.to_lowercase()).as_deref(), sent, "{hosts}");
         }
         client.close().await;
-        let text = fares(to("a..b", transport)).await.expect_err("it is no name").to_string();
+        let text = fares(to("a..b", transport)).await.expect_err("it is not a name").to_string();
         assert!(text.contains("a..b") && text.contains("set `server_name`"), "{text}");
     });
 }

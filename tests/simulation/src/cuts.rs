@@ -81,7 +81,7 @@ pub enum Part {
     Blind,
 }
 
-/// The parts that are no faults.
+/// The parts that are not faults.
 pub const CALM_PARTS: [Part; 16] = [
     Part::Clocks,
     Part::Leases,

@@ -13,8 +13,8 @@ pub fn cores() -> usize {
     thread::available_parallelism().map_or(1, NonZero::get)
 }
 
-/// Works on each seed, on so many threads, and takes the results in the order of the seeds, until the
-/// seeds end or `take` breaks.
+/// Works on each seed, on this many threads, and takes the results in the order of the seeds, until
+/// the seeds end or `take` breaks.
 ///
 /// A seed uses one thread from its beginning to its end, so that runs do not meet.
 pub fn work_in_order<T: Send>(

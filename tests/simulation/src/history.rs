@@ -93,7 +93,7 @@ pub enum TreeCall {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[allow(clippy::exhaustive_enums, reason = "judges match it")]
 pub enum TreeEnd {
-    /// It has reached what its caller wants, and has deleted so many znodes.
+    /// It has reached what its caller wants, and has deleted this many znodes.
     Done(u64),
     /// A server has refused a request with this code.
     Refused(i32),
@@ -151,7 +151,7 @@ pub enum What {
     /// A taker has kept an item for longer than a lease may take, and the lease was not lost.
     Hung { item: String },
     /// A put into a queue that may have this many items has succeeded. The servers had committed these
-    /// zxids when it began and when it ended, and the queue had so many items when it began.
+    /// zxids when it began and when it ended, and the queue had this many items when it began.
     PutWithin { limit: usize, items: usize, from: i64, to: i64 },
     /// The guards of this lock that say *held* at this moment, if they are not those of the last
     /// moment.

@@ -25,7 +25,7 @@ struct Options {
     /// How many seeds to run at most. The default is 1,000, or any number with --minutes.
     #[arg(long, conflicts_with = "seed")]
     seeds: Option<u64>,
-    /// Runs seeds for so many minutes at most.
+    /// Runs seeds for this many minutes at most.
     #[arg(long, value_name = "M", conflicts_with = "seed")]
     minutes: Option<f64>,
     /// The first seed. With --minutes, the default is one that nobody has run before: the time in
@@ -59,8 +59,8 @@ struct Options {
 
 /// How often the progress is shown.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
-/// How long a seed may take in real time. Most take some hundredths of a second. Whatever runs in a
-/// seed without end, and is no caller, stops its virtual time.
+/// How long a seed may take in real time. Most take a few hundredths of a second. Whatever runs in
+/// a seed without end, and is no caller, stops its virtual time.
 const SEED_MAX: Duration = Duration::from_secs(120);
 /// How many failed seeds the summary names.
 const NAMED_MAX: usize = 20;

@@ -221,7 +221,7 @@ struct Run {
     quiet_from: Duration,
 }
 
-/// Ends a run after its quiet time, in which so many allocations were made that are still live.
+/// Ends a run after its quiet time, in which this many allocations were made that are still live.
 async fn end(run: Run, grown: i64) -> Report {
     let quiet = run.quiet_from..run.world.history.now();
     inspect(&run.world, &run.program).await;

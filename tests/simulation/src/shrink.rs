@@ -28,7 +28,7 @@ pub struct Shrunk {
     pub runs: u64,
 }
 
-/// Shrinks the run of a seed that leaves this out already, with at most so many runs. Tells the
+/// Shrinks the run of a seed that leaves this out already, with at most this many runs. Tells the
 /// progress to somebody. Returns `None` if the run breaks no promise.
 pub fn shrink(
     seed: u64,

@@ -99,7 +99,7 @@ const ELSEWHERE: &[Elsewhere] = &[
     ),
 ];
 
-/// Methods of the client that are no operations: they neither send nor change anything.
+/// Methods of the client that are not operations: they neither send nor change anything.
 const LOCAL: &[&str] = &["now"];
 
 fn root() -> PathBuf {

@@ -1,5 +1,5 @@
-//! Double barriers in virtual time: participants enter together and leave together, whatever is
-//! lost, and whoever dies.
+//! Double barriers in virtual time: participants enter together and leave together, no matter what
+//! is lost and who dies.
 
 mod costs;
 mod cuts;
@@ -50,7 +50,7 @@ fn present(world: &World) -> usize {
     world.server.children(PATH).unwrap_or_default().len()
 }
 
-/// Waits until so many participants have a znode, and all of them wait.
+/// Waits until this many participants have a znode, and all of them wait.
 async fn until_present(world: &World, count: usize) {
     world.until("the participants are there", |_| present(world) == count).await;
     sleep_ms(10).await;

@@ -510,7 +510,7 @@ fn a_join_that_is_dropped_at_any_poll_leaves_nothing() {
     assert!(points > 150, "{points}");
 }
 
-/// A join that is aborted after any turn of the scheduler, so also while its create is in flight.
+/// A join that is aborted after any turn of the scheduler, even while its create is in flight.
 #[test]
 fn a_join_that_is_aborted_after_any_turn_leaves_nothing() {
     let own = run(async { session(&World::new().client(FIRST).await) });

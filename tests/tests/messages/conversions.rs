@@ -225,7 +225,7 @@ fn a_function_that_returns_the_error_of_its_recipe_needs_no_conversions() {
     });
 }
 
-/// What a constructor returns is found in the error that a function has returned, also if `main`
+/// The error of a constructor is found in the error that a function has returned, even if `main`
 /// returns it, which prints it in debug format.
 #[test]
 fn an_invalid_option_is_found_in_each_error() {

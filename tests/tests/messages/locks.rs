@@ -92,7 +92,7 @@ async fn other_locks(report: &mut Report) {
         // The default identity names the machine.
         error.to_string().contains("session of this client")
     });
-    report.add("a read lock behind the own write lock", late.map_err(|is_own| format!("{is_own}")));
+    report.add("a read lock behind its own write lock", late.map_err(|is_own| format!("{is_own}")));
     drop(held);
     for client in [client, other] {
         client.close().await;

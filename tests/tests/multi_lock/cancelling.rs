@@ -27,7 +27,7 @@ fn three(client: &zk_recipes::Client) -> zk_recipes::MultiLock {
         .expect("the paths differ")
 }
 
-/// How a future is cancelled: after so many polls, or after so many turns of the scheduler.
+/// How a future is cancelled: after this many polls, or after this many turns of the scheduler.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Cancel {
     Polls(usize),

@@ -15,7 +15,7 @@ use crate::{check_gone, hold, lock};
 const REQUESTS: usize = 8;
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Cancels an acquire after so many polls or turns, and returns whether it had ended or only
+/// Cancels an acquire after this many polls or turns, and returns whether it had ended or only
 /// waited.
 fn cancel(has_rival: bool, is_poll: bool, point: usize, trouble: &Trouble) -> bool {
     run(async {

@@ -43,7 +43,7 @@ impl Latch {
         }
     }
 
-    /// Waits until the count is zero, also for a latch that does not exist yet.
+    /// Waits until the count is zero, even if the latch does not exist yet.
     pub async fn wait(&self) -> Result<(), Box<dyn Error + Send + Sync>> {
         let mut states = self.settled.changes(&self.path)?;
         loop {

@@ -58,7 +58,7 @@ fn a_presence_is_back_at_once_in_the_next_session_with_the_last_data() {
     });
 }
 
-/// The first deletion is answered at once. Whoever deletes the znode again and again meets pauses.
+/// The first deletion is answered at once. If the znode is deleted again and again, pauses follow.
 #[test]
 fn a_deleted_znode_is_back_within_a_round_trip_and_later_after_pauses_that_grow() {
     run_within(LONG, async {

@@ -20,7 +20,7 @@ enum Step {
     Leave(usize),
 }
 
-/// All orders in which so many contenders can join and leave.
+/// All orders in which this many contenders can join and leave.
 fn schedules() -> Vec<Vec<Step>> {
     let mut schedules = Vec::new();
     let mut open: Vec<(Vec<Step>, usize, Vec<usize>)> = vec![(vec![], 0, vec![])];

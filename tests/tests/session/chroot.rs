@@ -83,7 +83,7 @@ fn a_chroot_that_is_not_to_be_created_is_left_alone() {
     });
 }
 
-/// A multi is refused by its results, and not by an error.
+/// The results of a multi refuse it, not an error.
 #[test]
 fn a_multi_whose_create_misses_the_chroot_says_so_to_operations_and_lanes() {
     run(async {

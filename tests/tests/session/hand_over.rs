@@ -51,7 +51,7 @@ fn another_client_continues_the_session_with_its_znodes() {
     });
 }
 
-/// The ticket has the zxid of the last reply, and not that of the last event.
+/// The ticket has the zxid of the last reply, not that of the last event.
 #[test]
 fn an_heir_reads_nothing_that_is_older_than_the_events_of_the_first_client() {
     run(async {

@@ -376,7 +376,7 @@ async fn reconfig(scene: &Scene, change: Reconfig) -> Result<Told, Told> {
     Ok(if set.is_certain { Told::Applied } else { Told::InForce })
 }
 
-/// Whoever adds an operation adds a row.
+/// A new operation needs a row.
 #[test]
 fn every_operation_has_a_row() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/zk-recipes/src/settled");

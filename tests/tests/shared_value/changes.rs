@@ -109,7 +109,7 @@ fn data_that_is_no_number_is_reported_and_the_next_change_too() {
         let client = world.client(FIRST).await;
         create(&world, "x");
         let mut changes = counter(&client).changes();
-        let malformed = changes.next().await.expect_err("it is no number");
+        let malformed = changes.next().await.expect_err("it is not a number");
         assert!(matches!(malformed, ValueError::Malformed { .. }), "{malformed}");
         world.server.admin_set_data(PATH, b"3");
         assert_eq!(changes.next().await, Ok(Some(3)));

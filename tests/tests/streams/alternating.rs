@@ -17,7 +17,7 @@ use crate::APP;
 /// How often something changes.
 const CHANGES: i64 = 12;
 
-/// The time between two changes, in which whoever waits for one sees it.
+/// The time between two changes, in which a waiting task sees the first one.
 const BETWEEN_MS: u64 = 200;
 
 /// Waits for the next item of a stream, in one of three ways: by `next`, as a stream, or after futures
@@ -51,7 +51,7 @@ fn some<T>(item: Option<T>) -> T {
     item.expect("it goes on")
 }
 
-/// Makes changes while whoever waits for them waits.
+/// Makes changes while a task waits for them.
 async fn change(mut change: impl AsyncFnMut(i64)) {
     for number in 1..=CHANGES {
         sleep_ms(BETWEEN_MS).await;

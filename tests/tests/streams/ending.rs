@@ -9,7 +9,7 @@ use zk_tests::world::{World, run, sleep_ms};
 
 use crate::APP;
 
-/// Counts the items that are no errors, and the errors.
+/// Counts the items that are not errors, and the errors.
 async fn count<T, E>(items: impl Stream<Item = Result<T, E>>) -> (usize, usize) {
     let count = |(good, bad), item: Result<T, E>| {
         future::ready(if item.is_ok() { (good + 1, bad) } else { (good, bad + 1) })

@@ -340,18 +340,18 @@ const LINES_1024: &str = {
 
 /// The files that pause, although `Repeating` does that for machines.
 const PAUSING: [&str; 15] = [
-    // They issue operations of the client, which are no flights.
+    // They issue operations of the client, which are not flights.
     "settled/again.rs",
     "settled/change.rs",
     "machine/mod.rs",
     "machine/pause.rs",
     "machine/repeat/mod.rs",
-    // Callers that are no machines.
+    // Callers that are not machines.
     "engine/drive.rs",
     "engine/persistent.rs",
     "election/mod.rs",
     "election/term.rs",
-    // The keeper is no machine.
+    // The keeper is not a machine.
     "guard/keeper.rs",
     // Nothing is repeated: a caller who ignores errors must not send requests without end.
     "election/observe.rs",

@@ -19,6 +19,10 @@ pub(crate) const RUST_FOLDERS: &[&str] = &["api/src/", "crates/", "fuzz/fuzz_tar
 /// The folders of the books, the most specific one first.
 pub(crate) const BOOKS: &[&str] = &["docs/internals/", "docs/"];
 
+/// The folders whose entries are suites, and the page that has a row for each.
+pub(crate) const SUITES: &[&str] = &["tests/tests/", "tests/exhaustive/tests/"];
+pub(crate) const SUITES_PAGE: &str = "docs/internals/testing.md";
+
 pub(crate) const EXAMPLE_LINES_MAX: usize = 70;
 pub(crate) const SOURCE_LINES_MAX: usize = 700;
 pub(crate) const OTHER_LINES_MAX: usize = 900;

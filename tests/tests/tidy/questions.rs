@@ -10,6 +10,8 @@ use super::{File, layout::BOOKS};
 
 const QUESTIONS: &str = include_str!("questions.txt");
 
+/// The page of the recipes that is about all of them.
+const OVERVIEW: &str = "recipes/overview.md";
 /// How many results a reader looks at.
 const RESULTS_MAX: usize = 5;
 
@@ -48,14 +50,19 @@ fn unanswered_of(questions: &str, files: &[File]) -> Vec<String> {
         .flat_map(|file| sections(file.path.strip_prefix(guide).expect("it begins so"), &file.text))
         .collect();
     let lines = questions.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
-    lines
-        .filter_map(|line| {
-            let (page, question) = line.split_once(": ").expect("a page, a colon and a question");
-            let found = search(&sections, question);
-            let shown = found.join(", ");
-            (!found.contains(&page)).then(|| format!("{question:?} finds {shown}, and not {page}"))
-        })
-        .collect()
+    let questions: Vec<(&str, &str)> =
+        lines.map(|line| line.split_once(": ").expect("a page, a colon and a question")).collect();
+    let missing = questions.iter().filter_map(|(page, question)| {
+        let found = search(&sections, question);
+        let shown = found.join(", ");
+        (!found.contains(page)).then(|| format!("{question:?} finds {shown}, and not {page}"))
+    });
+    let mut unasked: Vec<&str> = sections.iter().map(|section| section.page).collect();
+    unasked.retain(|page| page.starts_with("recipes/") && *page != OVERVIEW);
+    unasked.retain(|page| questions.iter().all(|(asked, _)| asked != page));
+    unasked.dedup();
+    let unasked = unasked.iter().map(|page| format!("no question is about {page}"));
+    missing.chain(unasked).collect()
 }
 
 fn sections<'a>(page: &'a str, text: &str) -> Vec<Section<'a>> {
@@ -127,6 +134,17 @@ mod tests {
         assert_eq!(unanswered_of(questions, &pages), [""; 0]);
         let missing = unanswered_of("oven.md: which lamp is red", &pages);
         assert_eq!(missing, ["\"which lamp is red\" finds lamp.md, lamp.md, and not oven.md"]);
+    }
+
+    #[test]
+    fn each_page_of_a_recipe_has_a_question() {
+        let pages = guide(&[
+            ("recipes/overview.md", "# Which"),
+            ("recipes/lamp.md", "# Lamps\n\n## Colours"),
+            ("recipes/oven.md", "# Ovens"),
+        ]);
+        let problems = unanswered_of("recipes/oven.md: ovens", &pages);
+        assert_eq!(problems, ["no question is about recipes/lamp.md"]);
     }
 
     #[test]

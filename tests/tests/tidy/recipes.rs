@@ -1,4 +1,4 @@
-//! The places that `CONTRIBUTING.md` demands of each recipe, and the paths that it names.
+//! The places that `CONTRIBUTING.md` requires of each recipe, and the paths that it names.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ pub(crate) const GUIDE: &str = "CONTRIBUTING.md";
 
 const SOURCE: &str = "crates/zk-recipes/src/";
 
-/// Folders of the crate that are no recipes, but code that recipes share.
+/// Folders of the crate that are not recipes, but code that recipes share.
 pub(crate) const SHARED_FOLDERS: &[&str] =
     &["acquire", "engine", "guard", "lock", "machine", "queue"];
 
@@ -67,10 +67,16 @@ pub(crate) enum Evidence {
     Word,
     /// A row of a table has the public type as a link.
     Row,
+    /// A row of a table has the public type as code.
+    Cell,
     /// The text has the folder as code, with a slash.
     Folder,
     /// A Rust file imports the public type.
     Import,
+    /// The code of a page imports the public type.
+    Page,
+    /// A page says that the code is in the folder.
+    Source,
     /// The same, or the recipe is a lock that the generic suites test.
     ImportOrCase,
     /// A Rust file in the folder of the recipe's suite imports the public type.
@@ -88,8 +94,33 @@ const fn place(path: &'static str, evidence: Evidence) -> Place {
 pub(crate) const PLACES: &[Place] = &[
     place("crates/zk-recipes/src/lib.rs", Evidence::Row),
     place("crates/zk-recipes/examples/", Evidence::Import),
+    Place {
+        path: "docs/recipes/",
+        evidence: Evidence::Page,
+        without: &[
+            ("settled", "the page about lost connections has its code"),
+            ("tree", "its row of the overview links to all that there is to say"),
+        ],
+    },
+    Place {
+        path: "docs/internals/recipes/",
+        evidence: Evidence::Source,
+        without: &[
+            ("fair", "it has no code but that of all queues, which its page names"),
+            ("settled", "the page about lost replies describes it"),
+            ("tree", "it has no algorithm besides the order of its requests"),
+        ],
+    },
     place("docs/recipes/overview.md", Evidence::Row),
     place("ARCHITECTURE.md", Evidence::Folder),
+    Place {
+        path: "docs/internals/connection-loss.md",
+        evidence: Evidence::Cell,
+        without: &[
+            ("holder", "it concludes nothing but what the lock inside concludes"),
+            ("multi_lock", "it concludes nothing but what the locks inside conclude"),
+        ],
+    },
     place("docs/migration.md", Evidence::Word),
     place("tests/tests/conformance/", Evidence::ImportOrCase),
     place("tests/tests/runtimes/", Evidence::ImportOrCase),
@@ -113,6 +144,14 @@ pub(crate) const PLACES: &[Place] = &[
         ],
     },
     Place {
+        path: "tests/tests/timeouts.rs",
+        evidence: Evidence::Import,
+        without: &[
+            ("cache", "it has no calls"),
+            ("named", "its locks are fair locks, which are there"),
+        ],
+    },
+    Place {
         path: "tests/tests/messages/options.rs",
         evidence: Evidence::Import,
         without: &[("holder", "it takes a lock in place of a path, and has no options")],
@@ -121,6 +160,7 @@ pub(crate) const PLACES: &[Place] = &[
     place("tests/tests/strangers/", Evidence::Import),
     place("tests/simulation/src/program/", Evidence::Import),
     place("tests/mutants/", Evidence::Caught),
+    place("CHANGELOG.md", Evidence::Word),
 ];
 
 /// Checks that each folder of the crate is shared or a recipe, that each recipe is in all places,
@@ -175,8 +215,21 @@ fn is_in(files: &[File], recipe: &Recipe, place: &Place) -> bool {
             let mut rows = text.lines().map(|line| line.trim_start_matches("//! "));
             rows.any(|row| row.starts_with('|') && names_in_row(row, item))
         }),
+        Evidence::Cell => any(place.path, &|text| {
+            let mut rows = text.lines().filter(|line| line.starts_with('|'));
+            rows.any(|row| row.contains(&format!("`{item}`")))
+        }),
         Evidence::Folder => any(place.path, &|text| text.contains(&format!("`{folder}/`"))),
         Evidence::Import => any(place.path, &imports),
+        Evidence::Page => any(place.path, &|text| {
+            let mut blocks = text.split("```").skip(1).step_by(2);
+            blocks.any(imports)
+        }),
+        Evidence::Source => any(place.path, &|text| {
+            let source = format!("`{SOURCE}{folder}");
+            let mut named = text.split(&source).skip(1);
+            named.any(|rest| rest.starts_with(['`', '/', ':']))
+        }),
         Evidence::ImportOrCase => {
             // A read/write lock consists of two locks, each of which is a case.
             let is_case = |text: &str| *item == "RwLock" && has_word(&code(text), "kind::Write");
@@ -240,11 +293,14 @@ mod tests {
 
     const ONE: &[Recipe] = &[Recipe { folder: "lamp", item: "Lamp", suite: "lamp_suite" }];
 
-    const PATHS: [&str; 7] = [
+    const PATHS: [&str; 10] = [
         "docs/words.md",
         "docs/rows.md",
+        "docs/cells.md",
         "MAP.md",
         "examples/",
+        "docs/pages/",
+        "docs/sources/",
         "tests/tests/many/",
         "tests/tests/",
         "tests/mutants/",
@@ -254,8 +310,11 @@ mod tests {
         let evidence = [
             Evidence::Word,
             Evidence::Row,
+            Evidence::Cell,
             Evidence::Folder,
             Evidence::Import,
+            Evidence::Page,
+            Evidence::Source,
             Evidence::ImportOrCase,
             Evidence::Suite,
             Evidence::Caught,
@@ -274,8 +333,11 @@ mod tests {
             (GUIDE, &*guide),
             ("docs/words.md", "a `Lamp`"),
             ("docs/rows.md", "| [`Lamp`](lamp.md) | light |"),
+            ("docs/cells.md", "| a lock, `Lamp`, and others | nothing |"),
             ("MAP.md", "- `lamp/`"),
             ("examples/lamp.rs", "use zk_recipes::{Client, Lamp};"),
+            ("docs/pages/lamp.md", "# Lamps\n\n```rust\nuse zk_recipes::Lamp;\n```\n"),
+            ("docs/sources/lamp.md", "The code is in `crates/zk-recipes/src/lamp`."),
             ("tests/src/case/lamp.rs", "let it = zk_recipes::Lamp::new();"),
             ("tests/tests/lamp_suite/main.rs", "use zk_recipes::Lamp;"),
             ("tests/mutants/dark.mutant", "Caught by: lamp_suite/dark::"),
@@ -305,8 +367,11 @@ mod tests {
         for (path, text) in [
             ("docs/words.md", "`Lamps`"),
             ("docs/rows.md", "A [`Lamp`](lamp.md)."),
+            ("docs/cells.md", "| `Lamps` |\na `Lamp`"),
             ("examples/lamp.rs", "// use zk_recipes::Lamp;\nenum Job { Lamp }"),
             ("examples/lamp.rs", "use zk_recipes::{Client}; struct Lamp;"),
+            ("docs/pages/lamp.md", "use zk_recipes::Lamp;\n```rust\nlet it = Lamp;\n```\n"),
+            ("docs/sources/lamp.md", "The code is in `crates/zk-recipes/src/lamps`."),
             ("tests/mutants/dark.mutant", "Caught by: lamp_suites"),
         ] {
             let mut files = complete();

@@ -1,10 +1,13 @@
 //! Rules for the tree of all files.
 
+use std::collections::BTreeSet;
+
 use super::{
     File,
     books::{self, pages_of},
     front_page,
-    layout::{BOOKS, MACHINE_CRATES, is_machine},
+    layout::{BOOKS, MACHINE_CRATES, SUITES, SUITES_PAGE, is_machine},
+    text::has_word,
 };
 
 pub(crate) struct TreeRule {
@@ -225,6 +228,49 @@ pub(crate) const TREE_RULES: &[TreeRule] = &[
         ],
     },
     TreeRule {
+        name: "errors have reviewed messages",
+        check: errors_have_reviewed_messages,
+        bad: &[
+            &[
+                ("crates/a/src/messages.rs", "Others"),
+                (
+                    "crates/a/src/b.rs",
+                    "#[derive(Clone, Error)]\n#[non_exhaustive]\npub enum Other {",
+                ),
+            ],
+            &[
+                ("crates/a/src/messages.rs", ""),
+                ("crates/a/src/b.rs", "#[derive(Error)]\npub struct B;"),
+            ],
+        ],
+        good: &[
+            ("crates/a/src/messages.rs", "Other::Closed"),
+            (
+                "crates/a/src/b.rs",
+                "#[derive(Error)]\npub enum Other {\n#[derive(Error)]\npub(crate) enum B {}\n#[derive(Eq)]\npub enum C {}",
+            ),
+            ("crates/b/src/c.rs", "#[derive(Error)]\npub enum D {}"),
+        ],
+    },
+    TreeRule {
+        name: "suites are described",
+        check: suites_are_described,
+        bad: &[
+            &[("tests/tests/a/main.rs", ""), ("docs/internals/testing.md", "")],
+            &[("tests/tests/a.rs", ""), ("docs/internals/testing.md", "| `tests/tests/ab` |")],
+            &[("tests/exhaustive/tests/a.rs", "")],
+        ],
+        good: &[
+            ("tests/tests/a/main.rs", ""),
+            ("tests/tests/a/b.rs", ""),
+            ("tests/exhaustive/tests/b.rs", ""),
+            (
+                "docs/internals/testing.md",
+                "| a | `tests/tests/a/main.rs` |\n| b | `tests/exhaustive/tests/b.rs` |",
+            ),
+        ],
+    },
+    TreeRule {
         name: "links lead somewhere",
         check: links_lead_somewhere,
         bad: &[
@@ -321,6 +367,47 @@ fn pages_are_in_the_summary(files: &[File]) -> Vec<String> {
         problems.extend(foreign.map(|page| format!("{path} links {page} of the other book")));
     }
     problems
+}
+
+/// Checks that the messages of each public error are among those that are reviewed, in the crates
+/// that have reviewed messages.
+fn errors_have_reviewed_messages(files: &[File]) -> Vec<String> {
+    let mut problems = Vec::new();
+    for reviewed in files {
+        let Some(source) = reviewed.path.strip_suffix("messages.rs") else { continue };
+        for file in files.iter().filter(|file| file.path.starts_with(source)) {
+            let derived = file.text.split("#[derive(").skip(1);
+            let errors = derived.filter_map(|rest| {
+                let (traits, item) = rest.split_once(")]")?;
+                let item = item.lines().find(|line| !line.is_empty() && !line.starts_with("#["))?;
+                let name = item.strip_prefix("pub enum ").or(item.strip_prefix("pub struct "))?;
+                let name = name.split(|letter: char| !letter.is_alphanumeric()).next()?;
+                has_word(traits, "Error").then_some(name)
+            });
+            let missing = errors.filter(|name| !has_word(&reviewed.text, name));
+            problems
+                .extend(missing.map(|name| format!("{} has no example of {name}", reviewed.path)));
+        }
+    }
+    problems
+}
+
+/// Checks that the page about tests says what each suite shows.
+fn suites_are_described(files: &[File]) -> Vec<String> {
+    let page = files.iter().find(|file| file.path == SUITES_PAGE).map_or("", |file| &*file.text);
+    let rows = page.lines().filter(|line| line.starts_with('|'));
+    let named: Vec<&str> = rows.flat_map(|row| row.split('`').skip(1).step_by(2)).collect();
+    let suite = |path: &str| {
+        let (folder, rest) = SUITES.iter().find_map(|it| Some((it, path.strip_prefix(it)?)))?;
+        Some(format!("{folder}{}", rest.split(['/', '.']).next()?))
+    };
+    let suites: BTreeSet<String> = files.iter().filter_map(|file| suite(&file.path)).collect();
+    let is_named = |suite: &str| {
+        let mut after = named.iter().filter_map(|path| path.strip_prefix(suite));
+        after.any(|rest| rest.is_empty() || rest.starts_with(['/', '.']))
+    };
+    let missing = suites.iter().filter(|suite| !is_named(suite));
+    missing.map(|suite| format!("{SUITES_PAGE} has no row for {suite}")).collect()
 }
 
 fn links_lead_somewhere(files: &[File]) -> Vec<String> {

@@ -242,7 +242,7 @@ fn waits_behind_the_own_session_are_told_once_a_minute<L: Case>() {
         drop(held);
         world.check_clean(&[&client, &other]).await;
     });
-    let told = |event: &&(String, String)| event.1.contains("a znode of the own session");
+    let told = |event: &&(String, String)| event.1.contains("znode of this client's session");
     let events = recorder.with(|seen| seen.events.iter().filter(told).cloned().collect::<Vec<_>>());
     assert!(events.iter().all(|(_, event)| event.contains(LOCK)), "{events:?}");
     let is_loud = |event: &&(String, String)| event.1.starts_with("WARN");
@@ -272,6 +272,6 @@ fn takers_of_one_client_are_not_told_about() {
         sleep_ms(1_000).await;
         client.close().await;
     });
-    let told = |event: &(String, String)| event.1.contains("a znode of the own session");
+    let told = |event: &(String, String)| event.1.contains("znode of this client's session");
     assert!(!recorder.with(|seen| seen.events.iter().any(told)));
 }

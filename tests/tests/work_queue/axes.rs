@@ -27,7 +27,7 @@ const REFUSED: [OpCode; 4] =
 /// What happens during a run.
 #[derive(Clone, Copy, Debug)]
 struct Axes {
-    /// Empty containers are removed at once, and not each minute.
+    /// Empty containers are removed at once instead of each minute.
     is_reaped: bool,
     /// Items that may not be read, and an item with a child, are in front of the others.
     has_blocked: bool,
@@ -113,7 +113,7 @@ async fn give_back(item: Leased, is_dropped: bool) {
     }
 }
 
-/// Refuses and cuts requests for some seconds.
+/// Refuses and cuts requests for a few seconds.
 async fn trouble(
     world: &World,
     axes: Axes,

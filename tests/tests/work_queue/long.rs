@@ -96,7 +96,7 @@ fn a_queue_has_a_limit_that_is_lower_than_what_a_client_can_list() {
     });
 }
 
-/// Servers from 3.8.4 and 3.9.2 demand READ to tell whether a znode exists.
+/// Servers from 3.8.4 and 3.9.2 require READ to tell whether a znode exists.
 #[test]
 fn a_producer_that_may_not_read_the_number_of_items_puts_them_unless_it_has_set_a_limit() {
     run(async {

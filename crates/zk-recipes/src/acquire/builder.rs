@@ -86,8 +86,8 @@ impl<L, N> LockBuilder<L, N> {
     /// ([`ClientBuilder::default_acl`](zk_session::ClientBuilder::default_acl)).
     ///
     /// If the list lets nobody create and delete, missing directories get that of the client. A
-    /// directory that exists keeps its list, and whoever may delete in it can take the lock from its
-    /// holder.
+    /// directory that exists keeps its list, and a client that may delete in it can take the lock
+    /// from its holder.
     pub fn acl(mut self, acl: Vec<Acl>) -> Self {
         self.options.acl = acl;
         self

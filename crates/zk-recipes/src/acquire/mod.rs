@@ -26,7 +26,7 @@ use zk_session::recipe::{Session, Watchdog};
 /// A pending acquire: set options, then `.await` it. It returns a [`Guard`] of the kind `K`.
 ///
 /// Nothing is acquired before this is awaited. Without a [`timeout`](Self::timeout), the acquire waits
-/// for as long as it takes, also while no server can be reached.
+/// for as long as it takes, even while no server can be reached.
 ///
 /// After a **connection loss**, requests are replayed, and no error is returned. **Cancel safe**:
 /// dropping the future at any moment gives up the place, and leaves no znode. The errors are those

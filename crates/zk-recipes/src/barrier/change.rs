@@ -47,9 +47,9 @@ pub(super) async fn change_before(
             Settled::Refused(1, ErrorCode::NODE_EXISTS) if is_closing => return Ok(()),
             Settled::Refused(_, ErrorCode::NO_NODE) if !is_closing => return Ok(()),
             Settled::Refused(_, code) => return failed(code),
-            // The marker is gone. If the barrier is as the caller wants it, that is all. Otherwise
-            // it was changed and changed back, or never changed: a repetition might undo what
-            // another client has done since.
+            // The marker is gone. If the barrier is as the caller wants it, the change is complete.
+            // Otherwise it was changed and changed back, or never changed: a repetition might undo
+            // what another client has done since.
             Settled::Undecided(error) => {
                 if is_there(&profile, true, deadline).await? == is_closing {
                     return Ok(());

@@ -104,7 +104,7 @@ impl Barrier {
     /// # Errors
     ///
     /// As for [`close`](Self::close), with open and closed exchanged. A znode with children cannot
-    /// be deleted, so it is no barrier.
+    /// be deleted, so it is not a barrier.
     pub fn open(&self) -> Call<(), RecipeError> {
         self.change(Change::Open)
     }
@@ -125,7 +125,7 @@ impl Barrier {
     /// Waits until the barrier is open, or has been open since the wait began. Set a timeout, then
     /// `.await` it.
     ///
-    /// A barrier that is opened and closed again at once releases all who waited, also those
+    /// A barrier that is opened and closed again at once releases all who waited, even those
     /// without a connection at that time, and those whose session has expired since.
     ///
     /// **Connection loss** and the **end of the session** are waited out. **Cancel safe**: dropping

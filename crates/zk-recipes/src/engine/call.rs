@@ -57,7 +57,7 @@ enum State<'a, T, E, O> {
 type Pending<'a, T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send + 'a>>;
 
 /// What a call needs until it begins. It is behind a pointer, because a task that awaits a call has
-/// room for it for as long as the task lives, also while it waits for a lock.
+/// room for it for as long as the task lives, even while it waits for a lock.
 trait Start<'a, T, E, O>: Send {
     fn client(&self) -> &Client;
     fn path(&self) -> &ByteString;

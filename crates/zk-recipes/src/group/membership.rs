@@ -33,8 +33,8 @@ impl Membership {
     /// States that follow each other fast may be skipped. After the end of the membership, every
     /// call returns at once.
     ///
-    /// A lost **connection** is no change: whether the session has survived it is only known after
-    /// the next reconnect. **Cancel safe**: no change is lost.
+    /// A lost **connection** is not a change: whether the session has survived it is only known
+    /// after the next reconnect. **Cancel safe**: no change is lost.
     ///
     /// # Errors
     ///

@@ -51,7 +51,7 @@ pub(crate) struct Hold {
     was_held: AtomicBool,
     /// The lock seemed to be held before the session's task knew of it.
     began_held: AtomicBool,
-    /// The keeper's need of the lease.
+    /// The keeper's need for the lease.
     need: LeaseNeed,
     lost: Arc<watch::Sender<Option<LostReason>>>,
     pub(super) revocation: Arc<Revocation>,
@@ -209,7 +209,7 @@ impl Hold {
     }
 
     /// Returns why the lock is at risk, unless it is lost, or has no lease yet on a session that was
-    /// idle: that is no cause for concern.
+    /// idle: that is not a cause for concern.
     pub(super) fn concern(&self) -> Option<Risk> {
         if matches!(self.state(), LockState::Lost(_)) {
             return None;

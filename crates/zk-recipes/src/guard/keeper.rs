@@ -65,7 +65,7 @@ pub(crate) fn start<K: Recipe>(
         granted_on,
         since: now,
         at_risk_since: hold.concern().map(|_| now),
-        presence: Presence(Some(Arc::clone(&hold))),
+        attendance: Attendance(Some(Arc::clone(&hold))),
         hold: Arc::clone(&hold),
         feed,
         removal,
@@ -95,20 +95,20 @@ struct Keeper<K: Recipe> {
     since: Time,
     /// Since when the lock has been at risk, as far as the keeper has noticed.
     at_risk_since: Option<Time>,
-    presence: Presence,
+    attendance: Attendance,
 }
 
 /// Shows that the lock has a keeper. If the task is dropped before it has finished, its runtime has
 /// shut down: the session is no longer renewed, and a loss of the lock would go unnoticed.
-struct Presence(Option<Arc<Hold>>);
+struct Attendance(Option<Arc<Hold>>);
 
-impl Presence {
+impl Attendance {
     fn end(mut self) {
         self.0 = None;
     }
 }
 
-impl Drop for Presence {
+impl Drop for Attendance {
     fn drop(&mut self) {
         if let Some(hold) = self.0.take() {
             hold.lose(LostReason::Closed);
@@ -153,9 +153,10 @@ async fn keep<K: Recipe>(
             End::Released(reply) => break Owner::Waits(reply),
         }
     };
-    let Keeper { mut feed, hold, mut removal, granted_on, since, at_risk_since, presence, .. } =
-        keeper;
-    presence.end();
+    let Keeper {
+        mut feed, hold, mut removal, granted_on, since, at_risk_since, attendance, ..
+    } = keeper;
+    attendance.end();
     let Terms { counters, observer, .. } = hold.terms.clone();
     let now = feed.lane.now();
     counters.ended(now.saturating_since(since));

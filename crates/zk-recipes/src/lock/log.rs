@@ -46,7 +46,7 @@ pub(crate) fn held_again(client: &Client, path: &str) {
     }
 }
 
-/// Logs that a lock is lost, and why. It is no news to those who have closed the client.
+/// Logs that a lock is lost, and why. Callers that closed the client know it already.
 pub(crate) fn lost(client: &Client, path: &str, reason: LostReason) {
     if reason != LostReason::Closed && is_visible(client, Notice::Lost) {
         warn!(%path, %reason, "the lock is lost");
@@ -58,8 +58,8 @@ pub(crate) fn lost(client: &Client, path: &str, reason: LostReason) {
 /// Logs that an attempt waits behind its own session, once a minute for each lock: tasks of one
 /// client may queue on purpose.
 pub(crate) fn behind_own_session(client: &Client, span: &Span, path: &str) {
-    const WAITING: &str = "waiting for a znode of the own session: this client already holds the \
-                           lock, or waits for it";
+    const WAITING: &str = "waiting for a znode of this client's session: the client already holds \
+                           the lock, or waits for it";
     let number = Session::of(client).count_notice_about(Notice::OwnSession, path);
     if number.is_some_and(|number| is_among_first(Notice::OwnSession, number)) {
         warn!(parent: span, %path, "{WAITING}");
@@ -80,7 +80,7 @@ fn is_among_first(notice: Notice, number: u32) -> bool {
             Notice::AtRisk => "at risk",
             Notice::HeldAgain => "held again",
             Notice::Lost => "lost",
-            Notice::OwnSession => "waited for behind the own session",
+            Notice::OwnSession => "waited for behind the client's own session",
         };
         info!("more locks are {what}; they are logged at DEBUG for a minute");
     }

@@ -1,6 +1,6 @@
 //! Making sure that a znode exists, with its ancestors.
 //!
-//! 1. Create the znode. If it exists, that is all, whoever has created it.
+//! 1. Create the znode. If it exists, no matter who created it, the work is done.
 //! 2. If an ancestor is missing, create all of them, and continue with 1.
 //!
 //! A lost create is repeated. It is its own barrier, so no create that is delivered late follows

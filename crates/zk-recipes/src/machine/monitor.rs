@@ -7,7 +7,7 @@
 //! 3. Report what was read. When the watch fires or its session ends, continue with 1.
 //!
 //! The client restores watches after a reconnect, and a server then fires those that missed a
-//! change, so a lost connection alone is no reason to read again.
+//! change, so a lost connection alone is not a reason to read again.
 //!
 //! Changes that happen while a read is in flight are reported by one later read. So there is at
 //! most one request per reply, however fast the znode changes.
@@ -33,8 +33,8 @@ pub(crate) enum Aspect {
     Children,
     /// The data and the stat.
     Data,
-    /// The data and the stat of a znode whose absence is the last thing to report, such as one with
-    /// a sequence number. It is reported without a watch, which would stay on the servers.
+    /// The data and the stat until the znode is gone. That is the last report, so it comes without
+    /// a watch, which would stay on the servers.
     Lifetime,
 }
 

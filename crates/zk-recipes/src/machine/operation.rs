@@ -88,7 +88,7 @@ pub(crate) fn exists(path: ByteString) -> Operation {
     Operation::new(Request::Exists(request))
 }
 
-/// Tests whether a znode exists, and watches it, whether it exists or not. This is no way to wait
+/// Tests whether a znode exists, and watches it, whether it exists or not. Do not use this to wait
 /// without READ: no version reports an event of a znode to those who may not read it.
 #[cfg(feature = "tokio")]
 pub(crate) fn watch_existence(path: ByteString, watch: WatchNumber) -> Operation {

@@ -86,7 +86,8 @@ impl MultiLock {
     ///
     /// # Errors
     ///
-    /// A [`MultiLockError`] with the path of the lock and its [`LockError`]. No lock is held then.
+    /// A [`MultiLockError`] with the path of the lock and its [`LockError`]. In that case no lock
+    /// is held.
     pub fn acquire(&self) -> Call<MultiGuard, MultiLockError> {
         self.call(async |parts, deadlines| acquire(&parts, &deadlines).await)
     }

@@ -61,7 +61,7 @@ pub(crate) struct Standing {
     pub(crate) ctime: i64,
 }
 
-/// What is known of the znode, in a form that recipes translate into their own states.
+/// The state of the znode, in a form that recipes translate into their own states.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Status {
     Present(Standing),

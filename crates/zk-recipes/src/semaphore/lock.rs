@@ -53,9 +53,9 @@ use crate::queue::profile::{Permits, QueueProfile};
 ///
 /// **Costs.** An uncontended acquire is one round trip. A waiter watches as many of the contenders
 /// ahead of it as there are permits. When one of these watches fires, it lists the queue once. Above
-/// 16 permits, it watches the directory, and lists the queue when as many contenders may have left as
-/// have to leave before it is entitled; on servers before 3.6, whenever one arrives or leaves. [`try_acquire`](Lock::try_acquire) on a semaphore
-/// without a free permit is one read.
+/// 16 permits, it watches the directory and counts the changes: it lists the queue once enough
+/// contenders may have left; on servers before 3.6, it lists whenever one arrives or leaves.
+/// [`try_acquire`](Lock::try_acquire) on a semaphore without a free permit is one read.
 ///
 /// **Permissions.** The client needs the same as for a [`FairLock`](crate::FairLock), and WRITE on
 /// the directory if somebody else has created it without data.

@@ -32,7 +32,7 @@ use crate::machine::{Failure, Pauses, Verdict, replayable};
 
 /// Something that has a version, and what it is to become.
 pub(super) trait Change: Send + Sync {
-    /// Identifies the state of what is to be changed.
+    /// Identifies the state that the change replaces.
     type Version: Copy + Eq + Send;
     /// What is there.
     type Found: Send;
@@ -63,7 +63,7 @@ pub(super) trait Change: Send + Sync {
     fn judge(&self, version: Self::Version, found: Self::Found) -> Judged<Self::Output>;
 }
 
-/// What has become of a change whose reply was lost.
+/// The fate of a change whose reply was lost.
 pub(super) enum Judged<T> {
     /// It was not applied, and the version is the same.
     Unchanged,
@@ -124,8 +124,8 @@ pub(super) async fn make<C: Change>(
             }
             if is_beaten && known.is_none() {
                 version = None;
-                // Others have changed it in between, so this is no reason to pause, unless the server shows
-                // no change.
+                // Others have changed it in between, so there is no reason to pause, unless the server
+                // shows no change.
                 if beaten_at.replace(at) == Some(at) {
                     pause(client, deadline, &mut pauses).await;
                 }

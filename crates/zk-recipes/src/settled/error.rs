@@ -9,12 +9,12 @@ use crate::error::RecipeError;
 use crate::lock::error::LostReason;
 use crate::timed_out::{MayTimeOut, TimedOut};
 
-/// Why an operation of a [`SettledClient`](crate::SettledClient) was not applied, or, in few cases,
-/// may have been: see [`outcome`](Self::outcome).
+/// Why an operation of a [`SettledClient`](crate::SettledClient) was not applied or, in a few
+/// cases, may have been: see [`outcome`](Self::outcome).
 #[derive(Clone, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum SettledError {
-    /// The operation was not applied, and never will be, for a reason that does not lie in the
+    /// The operation was not applied, and never will be, for a reason other than the
     /// operation itself: for example, the client is closed, or the server refuses to create the
     /// marker.
     #[error(transparent)]
@@ -26,7 +26,7 @@ pub enum SettledError {
     )]
     Refused {
         /// Index of the refused operation in the transaction, from 0. It is 0 for an operation that
-        /// is no transaction.
+        /// is not a transaction.
         index: usize,
         /// The error code of the server.
         code: ErrorCode,

@@ -24,7 +24,7 @@ impl SettledClient {
     /// of this handle.
     ///
     /// After a **connection loss**, the transaction is repeated in the session of the lock, and
-    /// applied once. It is committed or refused by the state of the lock on the servers, and not by
+    /// applied once. It is committed or refused by the state of the lock on the servers, not by
     /// that of the guard: a guard that is lost meanwhile does not end the call. **Cancel safe** in
     /// that the transaction is applied once or not at all. Needs READ on the znode of the lock, and
     /// the permissions of its operations.

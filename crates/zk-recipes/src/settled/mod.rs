@@ -37,8 +37,8 @@ use crate::timed_out::MayTimeOut;
 
 /// The operations of a [`Client`], repeated across lost connections until their outcome is known.
 ///
-/// A result says that the operation was applied, once. An error says why it was not applied, or, in
-/// few cases, that nobody can know: see [`SettledError::outcome`]. There is no retry policy to
+/// A result says that the operation was applied, once. An error says why it was not applied or, in
+/// a few cases, that nobody can know: see [`SettledError::outcome`]. There is no retry policy to
 /// choose, only a [timeout](Call::timeout).
 ///
 /// ```
@@ -61,10 +61,11 @@ use crate::timed_out::MayTimeOut;
 ///
 /// **How.** Each write is a transaction that also writes an ephemeral znode, the *marker*, which
 /// nobody else writes. So a write whose reply was lost can be sent again: if the marker shows that it
-/// was applied, the server refuses it. Markers are used again, so there are as many as there were
-/// writes at a time, at most 64. They are in the directory that [`new`](Self::new) takes, which
-/// several clients may share. The janitor deletes them when the last clone of this value is dropped;
-/// drop it before a [hand-over](Client::hand_over), since they would stay for as long as the session.
+/// was applied, the server refuses it. Markers are reused, so a client has as many of them as it
+/// had concurrent writes, at most 64. They are in the directory that [`new`](Self::new) takes,
+/// which several clients may share. The janitor deletes them when the last clone of this value is
+/// dropped; drop it before a [hand-over](Client::hand_over), since they would stay for as long as
+/// the session.
 ///
 /// **Connection loss.** Requests are repeated, and no error is returned. A write is applied at most
 /// once, at one moment between the call and its result; it is as if the request had been slow. What a
@@ -81,9 +82,9 @@ use crate::timed_out::MayTimeOut;
 /// [`reconfig`](Self::reconfig), which are one request if the version is given, and otherwise two.
 ///
 /// **Permissions.** In addition to those of the operation, CREATE, DELETE and READ on the directory
-/// of the markers. Whoever may write or delete there can make outcomes unknown, or worse, make an
-/// unknown write look applied, so use an [access control list](Self::acl) if you do not trust all
-/// clients.
+/// of the markers. A client that may write or delete there can make outcomes unknown or, worse,
+/// make an unknown write look applied, so use an [access control list](Self::acl) if you do not
+/// trust all clients.
 #[derive(Clone)]
 pub struct SettledClient {
     profile: Profile,

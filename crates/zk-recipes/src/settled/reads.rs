@@ -30,8 +30,8 @@ pub(super) const CONFIG: &str = "/zookeeper/config";
 /// **Watches.** A method that ends with `_and_watch` returns its [`Watcher`] together with the reply.
 /// The reply shows that the watch is set, and since when: the watch fires for the first change after
 /// the state that was returned. From then on the client restores it on each new connection, so it is
-/// reliable until it fires or its session ends, which the watcher says. A watch whose reply was lost
-/// is replaced by that of the next reply.
+/// reliable until it fires or its session ends, which the watcher reports. A watch whose reply was
+/// lost is replaced by that of the next reply.
 impl SettledClient {
     /// Reads the data and metadata of a znode. Needs READ.
     ///

@@ -124,7 +124,8 @@ impl Change for SetAcl {
             (..=0, _) => Judged::Unchanged,
             (1, Likeness::Other) => Judged::Beaten,
             (1, Likeness::Same) => Judged::InForce(AclInForce { stat, is_certain: false }),
-            // Whoever sets a list at any version wants it to be there, whoever was the last to set it.
+            // A caller that sets a list at any version wants it to be there, no matter who set it
+            // last.
             (_, Likeness::Same) if !self.is_expected => {
                 Judged::InForce(AclInForce { stat, is_certain: false })
             }

@@ -43,7 +43,7 @@ pub(super) struct Profile {
     pub(super) markers: Arc<Markers>,
 }
 
-/// What is known about a write that was applied.
+/// What the markers show about a write that was applied.
 pub(super) enum Applied {
     /// Its reply has arrived.
     Replied(Vec<MultiResult>),
@@ -57,7 +57,7 @@ pub(super) struct Ancestors {
     pub(super) acl: Vec<Acl>,
 }
 
-/// What is to be applied once.
+/// The operations to apply once.
 pub(super) struct Write<'a> {
     pub(super) operations: &'a [MultiOp],
     pub(super) ancestors: Option<&'a Ancestors>,

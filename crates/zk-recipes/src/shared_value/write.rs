@@ -25,7 +25,7 @@ use crate::engine::drive::run;
 use crate::error::RecipeError;
 use crate::machine::{Failure, Once, ReadAll, Settled, barrier, child, read};
 
-/// How a write ended that did not fail.
+/// The outcome of a write that did not fail.
 #[derive(Debug)]
 pub(crate) enum Written {
     /// The write was applied, and the value has this revision. `None` if the write had to fit no

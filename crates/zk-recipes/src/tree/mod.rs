@@ -105,14 +105,13 @@ impl Tree {
     }
 
     /// Deletes a znode with all its descendants. Returns the number of znodes that were deleted. A
-    /// znode that does not exist is no error.
+    /// znode that does not exist is not an error.
     ///
     /// Up to 64 requests of all directories are in flight at a time: about a round trip for 64 lists
     /// and deletes, and three requests for each znode that has children. Memory use grows with the
-    /// number of children of the largest znodes, of which few are listed at a time, and not with the
-    /// number of descendants. The deletion is not atomic: others
-    /// see some of the znodes gone and some not. Znodes that others create meanwhile are deleted
-    /// too.
+    /// number of children of the largest znodes, of which few are listed at a time, not with the
+    /// number of descendants. The deletion is not atomic: others see that some of the znodes are
+    /// gone and some are not. Znodes that others create meanwhile are deleted too.
     ///
     /// After a **connection loss**, requests are repeated, and no error is returned; a delete whose
     /// reply was lost may not be counted. **Cancel safe**: a dropped future stops the deletion,

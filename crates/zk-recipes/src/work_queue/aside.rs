@@ -78,7 +78,7 @@ struct Entry {
 pub(crate) enum Standing {
     /// Nothing is known about the item.
     Free,
-    /// The item was blocked, and is to be tried again.
+    /// The item was blocked, and the next look tries it again.
     Due,
     /// The item is passed over until this time.
     Aside(Time),

@@ -206,9 +206,9 @@ impl ClientBuilder {
     /// ```
     ///
     /// The function gets the path of the znode on the server, with the chroot in front, and without
-    /// the number that a server appends to a sequential name. It is called for each create, also of a
-    /// znode that may exist, in the task that submits it: it must not block. A server refuses an
-    /// empty list with `INVALID_ACL`. Whoever works in a directory needs the same identities in the
+    /// the number that a server appends to a sequential name. It is called for each create, even of
+    /// a znode that may exist, in the task that submits it: it must not block. A server refuses an
+    /// empty list with `INVALID_ACL`. All clients of a directory need the same identities in the
     /// lists of the directory and of its znodes, because servers check DELETE at the directory.
     pub fn default_acl_by_path(
         mut self,

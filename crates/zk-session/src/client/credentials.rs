@@ -161,7 +161,7 @@ fn packet(scheme: &str, credentials: impl Into<Bytes>) -> AuthPacket {
     AuthPacket { scheme: scheme.into(), auth: Some(credentials.into()) }
 }
 
-/// Checks credentials, without a look at what is secret in them.
+/// Checks credentials without reading the secret part.
 pub(super) fn check_auth(AuthPacket { scheme, auth }: &AuthPacket) -> Result<(), ConfigError> {
     let defect = if scheme.is_empty() {
         OptionDefect::EmptyScheme

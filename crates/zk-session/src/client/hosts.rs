@@ -23,7 +23,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Fails if the connect string is invalid, or has another chroot. Nothing changes then.
+    /// Fails if the connect string is invalid, or has another chroot. In that case nothing changes.
     pub fn set_hosts(&self, connect_string: &str) -> Result<(), ConfigError> {
         let ConnectString { hosts, chroot } = connect_string.parse()?;
         if !chroot.as_str().is_empty() && chroot != self.shared().chroot {

@@ -281,7 +281,7 @@ impl Client {
     }
 
     /// Waits until the session's server has applied everything that was committed before the call,
-    /// by any client. Later reads of this session are not older, also on other servers.
+    /// by any client. Later reads of this session are not older, even on other servers.
     ///
     /// It commits a write that changes nothing, so it costs the ensemble as much as a small write. It
     /// needs no permission. If the connection is lost, call it again.
@@ -399,7 +399,7 @@ impl Client {
     /// create of a lock was lost, the client reconnects once, and looks for what the create may have
     /// left. It waits for at most one session timeout. Nobody could delete these znodes later, and
     /// they would block others for as long as the session lives. Locks that are held, acquires that wait, memberships, leases of
-    /// work items and passages of double barriers are not ended: if there are any, the hand-over is
+    /// work items and places in double barriers are not ended: if there are any, the hand-over is
     /// refused, and the client goes on. Release them first. New acquires wait meanwhile.
     ///
     /// Then waiting requests are refused, requests in flight complete, and the connection is closed.

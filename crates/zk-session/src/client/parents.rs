@@ -24,7 +24,7 @@ impl Client {
     ///
     /// Fails like [`create`](Self::create), and the outcome of the error is that of the znode. If an
     /// ancestor cannot be created, the call fails with that error, which names the ancestor; the
-    /// znode was not created then. After `ConnectionLoss(Unknown)` the znode may exist, or may still
+    /// znode was not created. After `ConnectionLoss(Unknown)` the znode may exist, or may still
     /// be created. Ancestors that were created stay in any case. Dropping the future discards the
     /// requests that were not sent.
     pub fn create_with_parents(

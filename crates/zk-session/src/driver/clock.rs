@@ -164,7 +164,7 @@ mod tests {
             }
         }
 
-        /// Lets both clocks advance by so many microseconds, and returns what has passed.
+        /// Lets both clocks advance by this many microseconds, and returns what has passed.
         fn advance(&mut self, boot: u64, raw: u64) -> u128 {
             (self.boot, self.raw) = (self.boot + boot, self.raw + raw);
             self.steps.elapsed(readings(self.boot, self.raw)).as_micros()

@@ -61,7 +61,7 @@ pub(crate) struct EnsembleFollower {
     is_told: Told,
 }
 
-/// What was logged since it was last otherwise.
+/// The problems that were logged, and have not ended since.
 #[derive(Default)]
 struct Told {
     refusal: bool,

@@ -30,7 +30,7 @@ pub(crate) struct Janitor {
     deferred: Arc<Semaphore>,
     spawner: Arc<Spawner>,
     duties: Arc<Duties>,
-    /// What is looked at again after the next reconnect.
+    /// Sweeps that run after the next reconnect.
     sweeps: Arc<Duties>,
     backlog: Arc<AtomicUsize>,
 }
@@ -106,8 +106,8 @@ impl Janitor {
         Idle { _slots: all.expect("the semaphore is never closed") }
     }
 
-    /// Returns the paths of all duties, also of those without a slot: a removal that was refused is
-    /// tried again after a pause.
+    /// Returns the paths of all duties, including those without a slot: a removal that was refused
+    /// is tried again after a pause.
     pub(crate) fn duties(&self) -> BTreeSet<String> {
         self.duties.paths()
     }

@@ -28,7 +28,7 @@ pub(crate) struct LaneSender(Arc<Mutex<Queue>>);
 struct Queue {
     events: VecDeque<LaneEvent>,
     reader: Option<Waker>,
-    /// The newest need of the lease that the task knows of, and whether there was a lease then.
+    /// The newest need for the lease that the task knows of, and whether there was a lease then.
     kept_need: (u32, bool),
     /// One of the ends was dropped.
     is_closed: bool,
@@ -62,7 +62,7 @@ impl LaneReceiver {
         lock(&self.0).take()
     }
 
-    /// Returns a view of this need of the lease.
+    /// Returns a view of this need for the lease.
     pub(crate) fn need(&self, number: u32) -> LeaseNeed {
         LeaseNeed { queue: Arc::clone(&self.0), number }
     }
@@ -112,14 +112,14 @@ impl LaneSender {
         wake(lock(&self.0));
     }
 
-    /// Records that the task knows of this need of the lease, and whether there is a lease.
+    /// Records that the task knows of this need for the lease, and whether there is a lease.
     pub(crate) fn keep_need(&self, need: u32, is_leased: bool) {
         lock(&self.0).kept_need = (need, is_leased);
     }
 }
 
 impl Queue {
-    /// Enqueues an event. A change replaces an earlier one of its kind if only changes lie between
+    /// Enqueues an event. A change replaces an earlier one of its kind if only changes are between
     /// them, because a reader of both learns nothing from the first.
     ///
     /// The first end of a session is kept, because it may be the end of the session that the reader

@@ -248,7 +248,7 @@ impl Router {
     /// Passes on the ticket of the session. The first caller gets the ticket, and later ones learn
     /// that there is none left.
     pub(super) fn hand_over(&mut self, ticket: Option<SessionTicket>) {
-        // A refusal answers the newest request, and a ticket the oldest.
+        // A refusal answers the newest request, and a ticket answers the oldest.
         let heir = if ticket.is_some() || self.heirs.len() == 1 {
             self.heirs.pop_front()
         } else {

@@ -49,7 +49,7 @@ pub(crate) struct Core {
 }
 
 /// A [`Shared`] that does not keep the client open. It can be upgraded as long as any handle of the
-/// client is left, also one with another root.
+/// client is left, even one with another root.
 pub(crate) struct WeakShared {
     core: Weak<Core>,
     chroot: Chroot,

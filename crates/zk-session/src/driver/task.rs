@@ -38,7 +38,7 @@ const OUTPUT_KEPT: usize = 16 * 1024;
 const ROUNDS_MAX: usize = 4;
 /// Maximum number of commands per round.
 const COMMANDS_MAX: usize = 256;
-/// Maximum time for which the timer is armed; it is rearmed after that. Deadlines may lie further
+/// Maximum time for which the timer is armed; it is rearmed after that. Deadlines may be further
 /// ahead than a runtime's timer can represent.
 const SLEEP_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 

@@ -56,8 +56,8 @@ pub trait Transport: Send + Sync + 'static {
     /// has run out.
     fn connect(&self, host: Host, attempt: Attempt) -> Connecting;
 
-    /// Returns true if others can read and change the bytes on their way to the host. A client with
-    /// credentials logs a warning then. Default: false, because only the transport knows.
+    /// Returns true if others can read and change the bytes on their way to the host. In that case,
+    /// a client with credentials logs a warning. Default: false, because only the transport knows.
     fn is_plaintext(&self, host: &Host) -> bool {
         let _ = host;
         false
@@ -392,7 +392,7 @@ mod tests {
         assert_eq!(unknown, "the name cannot be resolved: no");
     }
 
-    /// The client decides what is sent next only about bytes that no socket has taken.
+    /// The client can choose the order only of bytes that no socket has taken.
     #[tokio::test]
     async fn requests_wait_in_the_client_and_not_in_the_socket() {
         let socket = TcpSocket::new_v4().unwrap();

@@ -83,7 +83,7 @@ impl Reconfig {
 
     /// Returns whether the servers of a configuration are as this change makes them: each server that
     /// joins is there, as it was described, and none that leaves; or, for a complete change, there are
-    /// the given servers, and no others. It may be another change that has made them so.
+    /// the given servers, and no others. Another change may have had the same result.
     pub fn is_in_force(&self, config: &EnsembleConfig) -> bool {
         // Servers sort the addresses of each server.
         let sorted = |member: &Member| {

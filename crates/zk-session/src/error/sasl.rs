@@ -20,7 +20,8 @@ pub enum SaslFailure {
     /// GSSAPI failed. The text is that of the library.
     #[error("GSSAPI failed: {0}")]
     Gssapi(String),
-    /// The server demands integrity or encryption of each message, which ZooKeeper does not have.
+    /// The server requires integrity or encryption of each message, which ZooKeeper does not
+    /// support.
     #[error("the server does not offer the SASL quality of protection \"auth\"")]
     NoAcceptableLayer,
     /// The server did not prove its own identity.

@@ -45,7 +45,7 @@ pub struct SessionConfig {
     /// The session to continue, instead of opening a new one first.
     pub resume: Option<SessionTicket>,
     /// The creates of the chroot and its ancestors, to be sent before the first flight if the chroot
-    /// is missing; empty if it is not to be created.
+    /// is missing; empty if the client does not create it.
     pub chroot: Vec<CreateRequest>,
     /// How to keep a lease; `None` for no lease.
     pub lease: Option<Lease>,

@@ -3,7 +3,7 @@
 //! A server replies in order, so the reply to a renewal or a ping waits behind all replies that were
 //! requested before it. On a slow link these must be few, or the lease ends although every renewal
 //! was committed. So the replies on the way may take a 25th of the session timeout together. A
-//! lease stands commits of that length, and replies delay a renewal as slow commits do.
+//! lease survives commits of that length, and replies delay a renewal as slow commits do.
 //!
 //! The requests of writes need not wait for that: their replies are short, and the commits that they
 //! prove count from when they were sent.
@@ -62,8 +62,8 @@ impl Downlink {
         self.limit
     }
 
-    /// Records that bytes have arrived, and that there are `length` with the part of a reply that
-    /// had arrived before.
+    /// Records that bytes have arrived. `length` counts them and the part of a reply that had
+    /// arrived before.
     pub(super) fn received(&mut self, now: Time, length: usize, session_timeout: Duration) {
         let Some((since, before)) = self.unfinished.take() else { return };
         self.bytes += length.saturating_sub(before) as u64;

@@ -20,7 +20,7 @@ pub enum Event {
     AuthChanged {
         /// Identifies the change.
         token: Token,
-        /// What has become of it.
+        /// The fate of the flight.
         result: Result<(), AuthError>,
     },
     /// The state of the session changed.

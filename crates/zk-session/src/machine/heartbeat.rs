@@ -3,7 +3,7 @@
 //! Any received byte proves that the peer is alive, so silence is measured from the last one. So
 //! does room for more bytes in a transport that had none, because the peer has taken those before:
 //! a request that is sent slowly has no reply yet. Bytes that a transport accepts without having
-//! been full prove nothing, because they may only lie in its buffer.
+//! been full prove nothing, because they may only be in its buffer.
 //!
 //! But a received byte does not prove that our requests arrive, because watch events are sent without a
 //! request. The reply to a ping does prove that. A server replies in the order of requests, so the

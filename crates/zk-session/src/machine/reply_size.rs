@@ -16,7 +16,7 @@ use jute_codec::OpCode;
 use crate::operation::table::{Facts, ReplyKind};
 
 /// First estimate for a read: the maximum length of a znode's data on a server with default
-/// settings. If the replies turn out to be short, hundreds of reads may be sent after some tens of
+/// settings. If the replies turn out to be short, hundreds of reads may be sent after a few tens of
 /// them.
 const FIRST_ESTIMATE: u64 = 1024 * 1024;
 /// Estimate for any other reply.

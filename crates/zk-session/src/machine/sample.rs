@@ -1,4 +1,4 @@
-//! What is measured about each request: the operation, how it ended, and after how long.
+//! The measurements of each request: the operation, how it ended, and how long it took.
 
 use std::time::Duration;
 

@@ -46,8 +46,8 @@ impl Seen {
         self.is_behind = true;
     }
 
-    /// Records that the server has applied everything that it has told the client of, or that there
-    /// is no way to make it do so.
+    /// Records that the server has applied everything that it has told the client of, or that it
+    /// cannot be made to do so.
     pub(super) fn caught_up(&mut self) {
         self.is_behind = false;
     }

@@ -176,7 +176,7 @@ impl Status {
     /// can be too late. The server that acknowledged the request received it after we sent it, but
     /// in an ensemble the leader decides when a session expires, and it may have learned of the
     /// request late or never. A follower that is cut off from its leader keeps acknowledging
-    /// requests for some seconds after the leader has expired the session. Code that cannot
+    /// requests for a few seconds after the leader has expired the session. Code that cannot
     /// tolerate that needs a committed write or a fencing token.
     pub fn guard_deadline(&self) -> Option<Time> {
         self.guard_deadline
@@ -191,7 +191,7 @@ impl Status {
     }
 
     /// Returns the time until which no server can have expired the session for lack of contact,
-    /// provided that the assumptions of [`Lease`](crate::Lease) hold. This time may lie in the
+    /// provided that the assumptions of [`Lease`](crate::Lease) hold. This time may be in the
     /// past.
     ///
     /// Returns `None` if there is no lease: leases are disabled, the session timeout is too short

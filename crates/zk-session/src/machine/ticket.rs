@@ -16,8 +16,8 @@ const FORMAT: &str = "zk-session-1";
 ///
 /// [`Client::hand_over`](crate::Client::hand_over) returns it, and
 /// [`ClientBuilder::resume`](crate::ClientBuilder::resume) takes it. To pass it to another process,
-/// use [`to_secret_text`](Self::to_secret_text) and `str::parse`. Whoever has it can take over the
-/// session, so it is as secret as a password; `Debug` shows only the session id.
+/// use [`to_secret_text`](Self::to_secret_text) and `str::parse`. Anyone who has it can take over
+/// the session, so it is as secret as a password; `Debug` shows only the session id.
 #[derive(Clone, Eq, PartialEq)]
 pub struct SessionTicket {
     pub(crate) session: SessionId,

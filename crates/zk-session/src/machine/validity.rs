@@ -17,7 +17,7 @@ use crate::time::Time;
 /// server may be busy for that long.
 const ACKNOWLEDGEMENT_INTERVAL_MIN: Duration = Duration::from_millis(500);
 
-/// What is proven about the session.
+/// What the replies have proven about the session.
 #[derive(Debug)]
 pub(super) struct Validity {
     lease: LeaseClock,

@@ -27,7 +27,7 @@ pub enum Touch {
 /// Whether somebody may do something.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Answer {
-    /// Nobody of them may.
+    /// None of them may.
     No,
     /// The client may not read a list that decides this, or does not know a scheme in it.
     Unknown,
@@ -50,7 +50,7 @@ pub(crate) struct Level {
     pub(crate) list: List,
 }
 
-/// What is known of an access control list.
+/// What the client knows of an access control list.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum List {
     Known(Vec<Acl>),
@@ -139,7 +139,7 @@ impl Exposure {
             Touch::Read => Permissions::READ,
             Touch::Write => Permissions::WRITE,
         };
-        // Whoever may change the list may grant the rest.
+        // An identity that may change the list may grant itself the rest.
         self.levels.get(at).map(|level| (level, permission | Permissions::ADMIN))
     }
 

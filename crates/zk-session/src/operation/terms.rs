@@ -1,4 +1,4 @@
-//! What a handle demands of each of its operations.
+//! What a handle requires of each of its operations.
 
 use std::time::Duration;
 

@@ -78,7 +78,7 @@ impl Lane {
         }
     }
 
-    /// Submits a flight with the client's paths. A create without an access control list, also in a
+    /// Submits a flight with the client's paths. A create without an access control list, even in a
     /// multi, gets the default list of the client.
     ///
     /// # Errors
@@ -125,8 +125,8 @@ impl Lane {
         self.shared.send(Command::HoldLock(self.id, holds_lock));
     }
 
-    /// Returns a view of the newest need of the lease, which tells whether the session's task knows
-    /// of it.
+    /// Returns a view of the newest need for the lease, which tells whether the session's task
+    /// knows of it.
     pub fn lease_need(&self) -> LeaseNeed {
         self.events.need(self.needs)
     }

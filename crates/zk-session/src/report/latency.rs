@@ -54,7 +54,7 @@ impl Latencies {
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
             clippy::cast_precision_loss,
-            reason = "the rank lies between 1 and the count, and a small error does not matter"
+            reason = "the rank is between 1 and the count, and a small error does not matter"
         )]
         let rank = ((self.count as f64 * share).ceil() as u64).clamp(1, self.count.max(1));
         let mut seen = 0;

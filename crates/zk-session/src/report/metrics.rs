@@ -34,7 +34,7 @@ pub enum MetricKind {
 /// - `times` are measured: the snapshot has their sum, and the metric is their distribution.
 /// - `levels` grow and shrink: the snapshot has a `usize`, and the metric is a gauge.
 /// - `gauges` are the same, but the snapshot does not have them.
-/// - `others` are fields of the snapshot that are no metrics, or become some in another way.
+/// - `others` are fields of the snapshot that are not metrics, or become metrics in another way.
 ///
 /// Of the first four, there is a struct with a field for each number, which can be of any type:
 /// `Counts<u64>` are counts, and `Counts<Counter>` are what exports them. Its `METRICS` are the

@@ -77,8 +77,8 @@ impl Client {
     /// is dropped. The znode need not exist. The watch reports every change that the server commits
     /// after its reply to this call; it stays in place when it fires, and when the znode is deleted.
     ///
-    /// A read that is submitted after an event was taken shows the change, unless the client was
-    /// reconnected in between; a gap follows then. Several events can have the same zxid, because a
+    /// A read that is submitted after an event was taken shows the change, unless the client has
+    /// reconnected in between, which causes a gap. Several events can have the same zxid, because a
     /// transaction can change several znodes.
     ///
     /// **Connection loss.** The stream survives. After each reconnect it yields

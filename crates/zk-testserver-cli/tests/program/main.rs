@@ -143,14 +143,14 @@ async fn sessions_expire_and_connections_are_refused_on_command() {
 fn a_mistake_gets_a_sentence_that_says_what_is_allowed() {
     let program = Program::start(&[]);
     for (url, status, expected) in [
-        ("/command/explode", 400, "\"explode\" is no command; the commands are ping, shutdown, "),
-        ("/command/", 400, "\"\" is no command; "),
+        ("/command/explode", 400, "\"explode\" is not a command; the commands are ping, "),
+        ("/command/", 400, "\"\" is not a command; "),
         ("/command/cut", 400, "cut needs a parameter: before|after"),
-        ("/command/cut/after?op=mkdir", 400, "cut, option op: \"mkdir\" is no request; the requ"),
-        ("/command/expire/7", 400, "0x7 is no session; the sessions are: there are none"),
-        ("/command/closeconnection/", 400, "closeconnection: \"\" is no id of a session; "),
+        ("/command/cut/after?op=mkdir", 400, "cut, option op: \"mkdir\" is not a request; the "),
+        ("/command/expire/7", 400, "0x7 is not a session; the sessions are: there are none"),
+        ("/command/closeconnection/", 400, "closeconnection: \"\" is not a session id; "),
         ("/command/lag/1s", 400, "one server has no followers; start it with --members 3"),
-        ("/command/adddelay/%", 400, "\"%\" has a % without two digits behind it"),
+        ("/command/adddelay/%", 400, "\"%\" has a % without two digits after it"),
         ("/ping", 404, "there is no page /ping; the pages are /requests, /commits, "),
     ] {
         let (code, body) = program.get(url);
@@ -180,7 +180,7 @@ async fn a_script_runs_at_the_start_and_later() {
     let lost = client.create("/b", "", CreateMode::Persistent).await;
     assert_eq!(outcome(lost), Some(Outcome::Unknown));
     let complaint = program.complaint();
-    assert!(complaint.contains("script.txt:3: 0x77 is no session; "), "{complaint}");
+    assert!(complaint.contains("script.txt:3: 0x77 is not a session; "), "{complaint}");
 
     fs::write(&script, "at 2ms shutdown\nat 1ms expire 0x77\n").unwrap();
     let mut program = Program::start(&["--script", script.to_str().unwrap()]);
@@ -204,9 +204,9 @@ fn what_prevents_the_start_is_named_with_its_place() {
     let busy = Program::start(&[]);
     let port = busy.connect_string.rsplit_once(':').unwrap().1;
     for (arguments, code, expected) in [
-        (&["--script", &script][..], 1, "script.txt:2:1: \"explode\" is no command; "),
+        (&["--script", &script][..], 1, "script.txt:2:1: \"explode\" is not a command; "),
         (&["--script", &script], 1, "script.txt:3:1: cut needs a parameter: before|after"),
-        (&["--script", &early], 1, "early.txt:2: 0x5 is no session; "),
+        (&["--script", &early], 1, "early.txt:2: 0x5 is not a session; "),
         (&["--script", "/missing"], 1, "cannot read /missing: No such file"),
         (&["--script", "/dev/zero"], 1, "cannot read /dev/zero: it is longer than 64 MiB"),
         (
@@ -219,7 +219,7 @@ fn what_prevents_the_start_is_named_with_its_place() {
         (&["--http-port", port], 1, "for HTTP: Address already in use"),
         // An address of no machine: the server warns, and then cannot listen.
         (&["--host", "192.0.2.1"], 1, "warning: who can reach 192.0.2.1 can read and change all"),
-        (&["--tick", "5"], 2, "is no duration such as 500ms, 2s, 5m or 1h"),
+        (&["--tick", "5"], 2, "is not a duration such as 500ms, 2s, 5m or 1h"),
         (&["--explode"], 2, "unexpected argument '--explode'"),
     ] {
         let Failed { exit_code, errors } = Program::fail(arguments);

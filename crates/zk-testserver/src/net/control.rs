@@ -118,7 +118,7 @@ impl TestServer {
 
     /// Leaves the ensemble without a leader for this long, as during an election. All connections
     /// are closed. Meanwhile, only clients that accept a read-only server can connect, and no
-    /// session expires. After that, all members are connected, also those that were partitioned
+    /// session expires. After that, all members are connected, even those that were partitioned
     /// before, and the sessions continue with their full timeouts, which a new leader restarts.
     ///
     /// The leader is the same as before, and its zxids continue in the same epoch.

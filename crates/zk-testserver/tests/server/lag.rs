@@ -124,7 +124,7 @@ async fn restored_watches_compare_with_the_state_of_the_member() {
         child: Vec::new(),
     };
     moved.ok(&Request::SetWatches(set)).await;
-    // Resuming is no write, so that the member has not applied the change yet.
+    // Resuming is not a write, so that the member has not applied the change yet.
     moved.send(&sync("/")).await;
     assert_eq!(moved.event().await, (EventType::NODE_DATA_CHANGED, "/a".to_owned()));
 }

@@ -9,7 +9,7 @@ use super::words::{Answer, Server};
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(super) struct Release(pub(super) u32, pub(super) u32, pub(super) u32);
 
-/// What one server says of itself. `None` means that it has not told.
+/// What one server says of itself. `None` means that it has not said so.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct Facts {
     pub(super) release: Option<Release>,

@@ -9,7 +9,7 @@ use crate::queue::{Found, found};
 /// The length of a reply that Java clients accept, by default.
 const REPLY_MAX: usize = 1_048_575;
 
-/// What is known of a lock.
+/// What the program knows of a lock.
 #[derive(Debug)]
 pub(super) struct Lock {
     pub(super) path: String,

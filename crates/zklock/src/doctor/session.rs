@@ -91,7 +91,7 @@ fn probe(client: &Client, directory: &str) -> String {
     crate::queue::child(directory, &format!("zklock-doctor-{session}"))
 }
 
-/// Returns how far a time lies outside the interval in which it was taken, and whether it is ahead.
+/// Returns how far a time is outside the interval in which it was taken, and whether it is ahead.
 fn offset(sent: SystemTime, written: SystemTime, got: SystemTime) -> (Duration, bool) {
     match written.duration_since(got) {
         Ok(ahead) => (ahead, true),

@@ -32,7 +32,7 @@ async fn ls_prints_the_list_again_after_each_change_of_a_lock() {
     let mut ls = start(world.zklock("ls").args(["--watch", "--json", "/locks"]));
     assert_eq!(lengths(&next(&mut ls).await).len(), 3);
     world.server.clear_requests();
-    // These are no locks, and print nothing.
+    // These are not locks, and print nothing.
     world.server.admin_create("/locks/notes", b"", None);
     world.server.admin_set_data("/locks/notes", b"not a lock");
     world.server.admin_create("/locks/new", b"", None);
@@ -105,7 +105,7 @@ async fn a_reconnect_is_said_and_what_was_missed_is_shown() {
     until(|| world.server.sessions().is_empty()).await;
 }
 
-/// Reads frames until the last lock has so many entries.
+/// Reads frames until the last lock has this many entries.
 async fn until_length(program: &mut Started, length: u64) {
     while lengths(&next(program).await).last().unwrap().1 != length {}
 }

@@ -68,7 +68,7 @@ impl World {
         names
     }
 
-    /// Waits until a lock has so many entries.
+    /// Waits until a lock has this many entries.
     pub(crate) async fn until_entries(&self, path: &str, count: usize) {
         until(|| self.entries(path).len() == count).await;
     }

@@ -33,7 +33,7 @@ pub(crate) struct Plan {
 impl Plan {
     /// Returns whether sessions may expire, and leases may be lost, during the outage. A session may
     /// expire before its timeout: a client without a lease sends a ping only every 10 s, and may need
-    /// some seconds to reconnect.
+    /// a few seconds to reconnect.
     pub(crate) fn may_expire(self) -> bool {
         self.seconds > LEASE_SECONDS
     }

@@ -242,7 +242,7 @@ async fn release_under<H: Case, W: Case>(
     let ((), ()) = tokio::join!(waiting, releasing);
     world.check_clean(&[&client, &other]).await;
     let is_alive = client.session_id().is_some_and(|id| world.server.sessions().contains(&id));
-    assert!(is_alive, "it was no expiry\n{}", world.trace());
+    assert!(is_alive, "the session did not expire\n{}", world.trace());
     world.ran()
 }
 

@@ -111,7 +111,7 @@ struct Bridge {
     is_sync_enough: bool,
     /// Whether answers to pings also end a gap.
     counts_pings: bool,
-    /// Whether a time that lies in two gaps is paid for only once, because it cannot contain two
+    /// Whether a time that is in two gaps is paid for only once, because it cannot contain two
     /// pauses.
     counts_once: bool,
 }

@@ -82,8 +82,8 @@ async fn hold(client: &Client, path: &str, times: u32) -> Result<(), Box<dyn Err
     Ok(())
 }
 
-/// Asks so many holders for the lock, each until it has released it: Curator misses a request that
-/// is written right after the create of its znode, because it does not watch the znode yet.
+/// Asks this many holders for the lock, each until it has released it: Curator misses a request
+/// that is written right after the create of its znode, because it does not watch the znode yet.
 async fn ask(client: &Client, path: &str, times: u32) -> Result<(), Box<dyn Error>> {
     let lock = FairLock::new(client, path)?;
     let mut asked = 0;

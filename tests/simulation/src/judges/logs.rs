@@ -22,7 +22,7 @@ const OF_CONNECTIONS_MAX: usize = 150;
 /// How many lines of all kinds a client may log in such a minute.
 const LINES_MAX: usize = OF_CONNECTIONS_MAX + OF_LOCKS.len() * OF_A_KIND_MAX;
 
-const WAITS: &str = "waiting for a znode of the own session";
+const WAITS: &str = "waiting for a znode of this client's session";
 /// Lines about connections.
 const OF_CONNECTIONS: [&str; 2] = ["connected", "connection lost"];
 /// Lines about single locks.

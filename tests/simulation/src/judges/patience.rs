@@ -1,5 +1,5 @@
-//! Whoever waits for something is told soon after it has happened, also while others are in trouble
-//! and also if the caller gives up later.
+//! A waiting caller is told soon after the event has happened, even while others are in trouble
+//! and even if the caller gives up later.
 //!
 //! Calls with a timeout hide a wake-up that was lost, and so do checks that look again after a
 //! while. So this judge follows what the servers have. It names everything that somebody should do

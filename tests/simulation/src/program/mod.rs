@@ -225,7 +225,7 @@ impl Program {
         }
     }
 
-    /// Draws the jobs that take the place of all others, also of those that were added before them.
+    /// Draws the jobs that take the place of all others, even of those that were added before them.
     fn draw_newest_jobs(draw: &mut Draw) -> Vec<Job> {
         match draw.between(0, 13) {
             0 | 1 => vec![Job::Forest],

@@ -184,8 +184,8 @@ impl Task {
         self.hold_for(duration).await;
     }
 
-    /// Keeps something until a drawn time has passed, also while its client is frozen: it may be over
-    /// at the moment at which the client goes on.
+    /// Keeps something until a drawn time has passed, even while its client is frozen: it may be
+    /// over at the moment at which the client goes on.
     pub async fn hold_by_clock(&mut self) {
         let can_freeze =
             [FaultKind::Suspension, FaultKind::Stop].iter().any(|it| self.expects(*it));

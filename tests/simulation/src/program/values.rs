@@ -122,7 +122,7 @@ pub async fn change_tree(task: &mut Task) {
     }
 }
 
-/// Watches something in the tree that caches follow, also with the same client.
+/// Watches something in the tree that caches follow, sometimes with the same client.
 async fn watch_tree(task: &mut Task, client: &Client, path: &str, timeout: Option<Duration>) {
     const NAME: &str = "read_and_watch";
     let watcher = match task.draw.between(0, 2) {

@@ -41,7 +41,7 @@ struct State {
 }
 
 impl Life {
-    /// The life of a client before which there were so many of its number.
+    /// The life of a client before which there were this many of its number.
     pub fn new(place: u64) -> Self {
         Self(Arc::new(State { place, ..State::default() }))
     }

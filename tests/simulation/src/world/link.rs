@@ -171,7 +171,7 @@ impl Network {
         self.lock().trap = Some(trap);
     }
 
-    /// Cuts the link on which the byte after so many others in this direction travels.
+    /// Cuts the link on which the byte after this many others in this direction travels.
     pub fn cut_after(&self, direction: Direction, bytes: usize) {
         self.lock().cut = Some((direction, bytes));
     }

@@ -58,7 +58,7 @@ impl Progress {
     }
 }
 
-/// What is to be read of one path.
+/// What the cache still has to read of one path.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Work {
     pub(super) data: Progress,

@@ -307,7 +307,7 @@ impl Roster {
         self.pauses.reset();
         self.due.remove(&name);
         let Some(member) = Member::new(&name, found) else {
-            // A znode that is not ephemeral is no member.
+            // A znode that is not ephemeral is not a member.
             self.left(&name);
             return;
         };

@@ -103,7 +103,7 @@ impl<M: Machine> Repeating<M> {
         self.take_over(view, step)
     }
 
-    /// Follows a step that the machine has taken for a reason that is no input.
+    /// Follows a step that the machine has taken without an input.
     pub(crate) fn take_over(
         &mut self,
         view: SessionView,

@@ -8,7 +8,7 @@ use crate::timed_out::{self, short_identity};
 
 /// A predecessor that has to be watched.
 #[derive(Clone, Debug)]
-pub(super) struct Predecessor {
+pub(super) struct Watched {
     pub(super) name: Box<str>,
     /// The watch that is pending.
     pub(super) watch: Option<WatchNumber>,
@@ -19,7 +19,7 @@ pub(super) struct Predecessor {
     identity: Box<str>,
 }
 
-impl Predecessor {
+impl Watched {
     pub(super) fn new(name: Box<str>) -> Self {
         Self { name, watch: None, is_read: false, owner: None, identity: "".into() }
     }
@@ -37,15 +37,15 @@ impl Predecessor {
 }
 
 /// Returns the predecessors with these names. What is known about the old ones is kept.
-pub(super) fn update(mut old: Vec<Predecessor>, names: Vec<Box<str>>) -> Vec<Predecessor> {
+pub(super) fn update(mut old: Vec<Watched>, names: Vec<Box<str>>) -> Vec<Watched> {
     let predecessor = |name: Box<str>| match old.iter().position(|other| other.name == name) {
         Some(place) => old.swap_remove(place),
-        None => Predecessor::new(name),
+        None => Watched::new(name),
     };
     names.into_iter().map(predecessor).collect()
 }
 
 /// Returns true if all of them are known to belong to this session.
-pub(super) fn belong_to(predecessors: &[Predecessor], session: Option<SessionId>) -> bool {
+pub(super) fn belong_to(predecessors: &[Watched], session: Option<SessionId>) -> bool {
     session.is_some() && predecessors.iter().all(|predecessor| predecessor.owner == session)
 }

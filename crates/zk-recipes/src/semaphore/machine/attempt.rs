@@ -7,7 +7,7 @@
 //!    expects, the attempt fails. If fewer contenders are ahead than there are permits, the permit is
 //!    granted.
 //! 3. In one flight, read and watch the directory, whose data is the number of permits; as many of
-//!    the nearest predecessors as there are permits; and the own znode; except for those that are
+//!    the nearest predecessors as there are permits; and its own znode; except for those that are
 //!    watched already. As long as all of these predecessors exist, the contender is not entitled. If
 //!    one of them is gone, or the number has changed, list again (2). With more than [`WATCHES_MAX`]
 //!    permits, or if a predecessor may not be read, count the changes of the directory instead; see
@@ -26,7 +26,7 @@ use zk_session::recipe::Operation;
 use zk_session::{OpError, Version};
 
 use self::wide::Changes;
-use super::ahead::{self, Predecessor};
+use super::ahead::{self, Watched};
 use super::standing::standing;
 use crate::lock::error::LockError;
 use crate::lock::outcome::{NotHeld, Restart};
@@ -59,7 +59,7 @@ pub struct PermitPlace {
     is_blind: bool,
     /// The predecessors to watch, in their order. If changes are counted instead, only the nearest
     /// one, for messages.
-    predecessors: Vec<Predecessor>,
+    predecessors: Vec<Watched>,
 }
 
 /// What the attempt waits for in steps 2, 3 and 5.
@@ -131,7 +131,7 @@ impl SemaphoreAttempt {
     fn watch_ahead(&mut self, nearest: Vec<Box<str>>) {
         let watched = std::mem::take(&mut self.place.predecessors);
         self.place.predecessors = match self.is_wide() {
-            true => nearest.into_iter().next_back().map(Predecessor::new).into_iter().collect(),
+            true => nearest.into_iter().next_back().map(Watched::new).into_iter().collect(),
             false => ahead::update(watched, nearest),
         };
     }

@@ -2,7 +2,7 @@
 //!
 //! 1. Read the directory, and test whether it has a pin. If it is missing, create it, with the number
 //!    as its data.
-//! 2. If it stores the number and has a pin, that is all. Otherwise write the number, provided that
+//! 2. If it stores the number and has a pin, the work is done. Otherwise write the number, provided that
 //!    the data still has the version that was read, and create the pin, in one transaction.
 //! 3. If another client was faster, or the connection was lost, pass a write barrier and continue
 //!    with 1. After the barrier the lost write has been applied, or never will be: it cannot

@@ -23,7 +23,7 @@
 //!      deletes the pin. Otherwise somebody has deleted it by hand: continue with 1.
 //!    - The lease is missing: it is lost, and no earlier multi was applied.
 //!    - The item has other children: the pin of an earlier taker that is about to be removed, or a
-//!      znode that is not ours. Continue with 1 for some seconds, then fail.
+//!      znode that is not ours. Continue with 1 for a few seconds, then fail.
 //!    - Not applied, or the outcome is unknown: continue with 1, since the client may have lost the
 //!      lease and deleted it, and another taker may have one under the same name. If the lease is ours
 //!      and the item is gone then, this multi was applied.

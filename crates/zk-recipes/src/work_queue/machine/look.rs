@@ -46,7 +46,7 @@ type LookStep = Step<Result<Found, Failure>>;
 pub(crate) struct Found {
     /// The items without a lease, in their order, without those that takers pass over.
     pub(crate) available: Vec<ItemName>,
-    /// Items without a lease that were blocked, and are to be tried again.
+    /// Items without a lease that were blocked, and that this look tries again.
     pub(crate) due: Vec<ItemName>,
     /// The first item without a lease that takers pass over because it is blocked.
     pub(crate) blocked: Option<ItemName>,

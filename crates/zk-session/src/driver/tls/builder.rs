@@ -137,8 +137,8 @@ impl TlsBuilder {
     /// [`rustls`](crate::rustls).
     ///
     /// It replaces everything but [`server_name`](Self::server_name) and [`over`](Self::over);
-    /// [`build`](Self::build) fails if another option is set. So nothing checks servers but its
-    /// verifier, and nothing is read from files.
+    /// [`build`](Self::build) fails if another option is set. So only its verifier
+    /// checks servers, and nothing is read from files.
     ///
     /// Handshakes then run on threads of their own, at most four at a time, because a verifier or a
     /// key may block. One that takes longer than an attempt to connect fails with

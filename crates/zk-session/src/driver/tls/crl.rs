@@ -8,7 +8,7 @@ use std::fmt;
 
 use tokio_rustls::rustls::pki_types::{CertificateRevocationListDer, UnixTime};
 
-/// The defect of a list that is no list.
+/// The defect of bytes that are not a list.
 pub(super) const MALFORMED: &str =
     "a list is malformed; look at it with `openssl crl -text`, and fetch it from the CA again";
 

@@ -108,15 +108,11 @@ pub(super) fn certificate(error: &CertificateError) -> String {
                 .to_owned()
         }
         C::UnhandledCriticalExtension => {
-            "it has a critical extension that the client does not know; create it again without"
+            "it has a critical extension that the client does not know; create it again without it"
                 .to_owned()
         }
         C::UnsupportedSignatureAlgorithmContext { .. }
-        | C::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
-            "it was signed with an algorithm that the crypto provider does not have; have it signed \
-             with ECDSA or RSA and SHA-256, or choose another `crypto_provider`"
-                .to_owned()
-        }
+        | C::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => ALGORITHM.to_owned(),
         C::InvalidPurpose | C::InvalidPurposeContext { .. } => {
             "it is not for servers; its extended key usage has to contain serverAuth".to_owned()
         }
@@ -146,7 +142,7 @@ fn rule(name: &str) -> String {
         "UnsupportedCertVersion" => {
             "it is not of version 3; create it again with the extension subjectAltName".to_owned()
         }
-        // The words of a verifier of the program.
+        // The message of a verifier that the program supplies.
         other if other.contains(' ') && !other.contains(['(', '{']) => other.to_owned(),
         other => format!(
             "it violates a rule for certificates ({}); look at it with `openssl x509 -text`, and \
@@ -171,11 +167,7 @@ pub(super) fn revocation_list(error: &CertRevocationListError) -> String {
                 .to_owned()
         }
         C::UnsupportedSignatureAlgorithmContext { .. }
-        | C::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
-            "it was signed with an algorithm that the crypto provider does not have; have it signed \
-             with ECDSA or RSA and SHA-256, or choose another `crypto_provider`"
-                .to_owned()
-        }
+        | C::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => ALGORITHM.to_owned(),
         C::UnsupportedCrlVersion => {
             "a list has not version 2; let the CA write one with the extension cRLNumber".to_owned()
         }
@@ -213,7 +205,7 @@ pub(super) fn key(error: &Error) -> String {
             "{}; the crypto provider needs an unencrypted RSA, ECDSA or Ed25519 key",
             plain(text)
         ),
-        other => format!("it is no key that the crypto provider can use ({})", words(other)),
+        other => format!("it is not a key that the crypto provider can use ({})", words(other)),
     }
 }
 
@@ -236,6 +228,10 @@ fn words(variant: &impl Debug) -> String {
     }
     words
 }
+
+const ALGORITHM: &str = "it was signed with an algorithm that the crypto provider does not have; have \
+                         it signed with ECDSA or RSA and SHA-256, or choose another \
+                         `crypto_provider`";
 
 #[cfg(test)]
 mod tests {

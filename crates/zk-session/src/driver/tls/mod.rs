@@ -85,7 +85,7 @@ impl Tls {
         }
     }
 
-    /// Replaces all options, also for the clones that clients have, as if they had been built with
+    /// Replaces all options, even for the clones that clients have, as if they had been built with
     /// this builder. Only the transport below stays unless the builder has set
     /// [`over`](TlsBuilder::over).
     ///

@@ -20,7 +20,7 @@ pub(super) struct Settings {
     pub(super) over: Arc<dyn Transport>,
 }
 
-/// Where the configuration of rustls is from.
+/// The source of the configuration of rustls.
 pub(super) enum Origin {
     /// The program has made it.
     Program(Arc<ClientConfig>),

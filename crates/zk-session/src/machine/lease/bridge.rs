@@ -70,7 +70,7 @@ struct LeaderReply {
     got: Time,
 }
 
-/// A request *a'*, and the request *b* that lies far enough before it.
+/// A request *a'*, and the request *b* that was sent long enough before it.
 #[derive(Clone, Copy, Debug)]
 struct Pier {
     /// When *a'* was acknowledged.

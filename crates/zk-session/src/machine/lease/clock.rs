@@ -23,7 +23,7 @@ pub struct LeaseClock {
     /// A resume that the leader has granted, but possibly after it was deposed.
     resumed: Option<Proof>,
     commits: CommitTimes,
-    /// When the first write was committed since there is no lease.
+    /// When the first write was committed after the last lease ended.
     seeking_since: Option<Time>,
     slow_commits: Option<SlowCommits>,
 }
@@ -74,7 +74,7 @@ impl LeaseClock {
         self.proven.map(Proof::deadline)
     }
 
-    /// Returns the time from which the lease is no longer one to begin with: it would end before
+    /// Returns the time from which no lock may begin to rely on the lease: it would end before
     /// further writes could extend it. Returns `None` if there is no lease.
     pub fn begin_deadline(&self) -> Option<Time> {
         let deadline = self.deadline()?;
@@ -186,7 +186,7 @@ impl LeaseClock {
     pub fn renewal_time(&self, now: Time) -> Duration {
         let commit = self.commits.longest();
         match self.write_interval(now) {
-            // Half an interval to spare, and a commit, as for the start of a lease.
+            // Half an interval and a commit are spare, as for the start of a lease.
             Some(interval) if !self.is_too_slow() => interval * 3 / 2 + commit * 2,
             Some(_) | None => Duration::ZERO,
         }
@@ -389,7 +389,7 @@ impl LeaseClock {
     }
 }
 
-/// Returns the time that lies this much before another.
+/// Returns the time that is this much before another.
 fn earlier(time: Time, by: Duration) -> Time {
     Time::from_start(time.since_start().saturating_sub(by))
 }

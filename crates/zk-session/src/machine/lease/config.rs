@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use super::drift::{fast, slow};
 
-/// Minimum ping interval. A shorter interval is not worth its traffic, so there is no lease then.
+/// Minimum ping interval. A shorter interval is not worth its traffic, so there is no lease.
 const PING_INTERVAL_MIN: Duration = Duration::from_millis(250);
 /// `tickTime` in the sample configuration that ships with ZooKeeper.
 const TICK_DEFAULT: Duration = Duration::from_secs(2);

@@ -110,7 +110,7 @@ impl Window {
             if entry.proof.sent + self.unnoticed + gaps.sum() + entry.late <= sent {
                 return Some(entry.proof);
             }
-            // These gaps lie between this entry and the next older one, so they count for the older
+            // These gaps are between this entry and the next older one, so they count for the older
             // one.
             for gap in entry.gaps.longest() {
                 gaps.add(gap);

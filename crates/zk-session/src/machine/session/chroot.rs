@@ -28,7 +28,7 @@ impl SessionMachine {
         self.send_internal(&Request::Exists(read), Purpose::FindChroot);
     }
 
-    /// Handles the reply to the look: creates what may be missing, and then sends what has waited.
+    /// Handles the reply to the test: creates what may be missing, and then sends what has waited.
     pub(super) fn chroot_found(&mut self, code: ErrorCode) {
         self.link.is_seeking_chroot = false;
         // Servers from 3.8.4 and 3.9.2 refuse the look to a client that may not read the chroot, but

@@ -47,7 +47,7 @@ impl SessionMachine {
         self.events.push_back(Event::Connect(host));
     }
 
-    /// Returns the server that is to be asked once more, unless it has left the list since.
+    /// Returns the server to ask once more, unless it has left the list since.
     fn same_server(&self) -> Option<Host> {
         let is_same = self.link.opening() != Opening::Regular;
         self.support.host().filter(|host| is_same && self.hosts.lists(host))
@@ -130,7 +130,7 @@ impl SessionMachine {
         self.finish_leaving();
     }
 
-    /// Ends the connection if it is to be left and no reply is missing.
+    /// Ends the connection if the client is leaving it and no reply is pending.
     pub(super) fn finish_leaving(&mut self) {
         if let Some(cause) = self.link.take_departure() {
             self.drop_connection(cause);
@@ -219,7 +219,7 @@ impl SessionMachine {
         self.timers.stop_those_of_connection();
         self.auth_interrupted();
         let is_urgent = self.savable_until().is_some();
-        // A new list is no failure of a server, and nobody can tell how often it changes.
+        // A new list is not a failure of a server, and it may change at any rate.
         let at = if is_same_server || has_new_list {
             self.hosts.pace(self.now)
         } else if is_regular {

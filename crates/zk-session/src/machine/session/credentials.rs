@@ -145,7 +145,7 @@ impl SessionMachine {
         self.apply_auth_changes();
     }
 
-    /// Applies the changes of which a server has accepted everything, in their order.
+    /// Applies, in their order, the changes that a server has accepted completely.
     fn apply_auth_changes(&mut self) {
         while self.auth_changes.first().is_some_and(|it| it.is_sent && it.missing == 0) {
             let PendingChange { token, change, .. } = self.auth_changes.remove(0);

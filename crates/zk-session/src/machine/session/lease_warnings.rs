@@ -13,8 +13,8 @@ const WARNING_INTERVAL: Duration = Duration::from_secs(60);
 /// What the log was told.
 #[derive(Debug, Default)]
 pub(super) struct LeaseWarnings {
-    /// When the log has said last that the session timeout is too short, and the timeout that was
-    /// granted then.
+    /// When the log last said that the session timeout is too short, and the timeout that the
+    /// server had granted.
     too_short: Option<(Time, Duration)>,
     has_told_of_slow_commits: bool,
     has_told_of_keeper: bool,

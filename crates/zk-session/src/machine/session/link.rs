@@ -62,8 +62,8 @@ pub(super) enum Opening {
     /// The session that was given up, or the current one. If there is neither, it requests a new
     /// session.
     Regular,
-    /// No session, although there is one: the same server hung up when it was asked to resume it, or
-    /// did not know it, as read-only servers do.
+    /// No session, although the client has one: the same server did not resume it, as read-only
+    /// servers do not. It hung up, or did not know the session.
     Anonymous,
     /// No session, because the same server says that the session has expired. It is asked for a new
     /// session, to authenticate there. Only then is the session over.
@@ -108,7 +108,7 @@ pub(in crate::machine) struct Link {
     ready_at: Option<Time>,
     /// When the connection starts to count as proven.
     proven_from: Option<Time>,
-    /// Why the connection is to be left, once no reply is missing.
+    /// Why the client leaves the connection once no reply is pending.
     leaving: Option<DisconnectCause>,
 }
 
@@ -380,13 +380,13 @@ impl Link {
         self.proven_from.is_some_and(|from| from <= now)
     }
 
-    /// Records that the connection is to be left for this reason once no reply is missing. Until
-    /// then no request is sent.
+    /// Records that the client leaves the connection for this reason once no reply is pending.
+    /// Until then no request is sent.
     pub(super) fn leave(&mut self, cause: DisconnectCause) {
         self.leaving = Some(cause);
     }
 
-    /// Takes the reason to end the connection now, if it is to be left and no reply is missing.
+    /// Takes the reason to leave the connection, if there is one and no reply is pending.
     pub(super) fn take_departure(&mut self) -> Option<DisconnectCause> {
         if self.inflight.len() > 0 {
             return None;

@@ -102,7 +102,7 @@ pub struct SessionMachine {
     pub(super) flights: OpenFlights,
 
     watches: Watches,
-    /// The chroot exists, or is not to be created.
+    /// The chroot exists, or the client does not create it.
     has_chroot: bool,
     samples: Samples,
     pub(super) downlink: Downlink,

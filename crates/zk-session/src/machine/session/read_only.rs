@@ -11,7 +11,7 @@
 //! to accept writes, that session is closed, and the real one is resumed.
 //!
 //! A session that was opened after such a server has lost the majority is one that it does not know,
-//! and the server says that it has expired. That is no proof either: the machine asks once more
+//! and the server says that it has expired. That is not a proof either: the machine asks once more
 //! without a session, too.
 //!
 //! While a read-only server is connected, the driver asks the servers of the list in turn whether

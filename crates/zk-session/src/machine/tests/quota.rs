@@ -108,7 +108,7 @@ fn flights_of_all_handles_are_refused_in_their_order_when_the_client_closes() {
 }
 
 /// A handle costs the same among many as among few. Both sides of the comparison send the same
-/// number of flights, and what counts is the time that the processor has worked for this thread.
+/// number of flights, and the test measures the CPU time of this thread.
 #[cfg(target_os = "linux")]
 #[test]
 fn the_work_for_a_handle_does_not_grow_with_the_number_of_handles() {

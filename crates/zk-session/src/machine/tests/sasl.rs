@@ -372,7 +372,8 @@ fn a_read_only_server_ends_no_session_though_it_proves_itself() {
         pair.open();
         pair.handshake();
         let cause = if says_expired_first {
-            // Whoever says so need not be a server, and the next one at this address is read-only.
+            // The peer that says so need not be a server, and the next one at this address is
+            // read-only.
             pair.answer_expired();
             DisconnectCause::ExpiryUnproven
         } else {

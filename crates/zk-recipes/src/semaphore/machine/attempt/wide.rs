@@ -14,7 +14,7 @@ use jute_codec::EventType;
 use super::{SeatStep, SemaphoreAttempt, State, WATCHES_MAX, Wait};
 use crate::machine::{News, SessionView, Step, WatchNumber};
 
-/// What is known about changes of the directory.
+/// What the attempt knows about changes of the directory.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Changes {
     source: Source,
