@@ -380,7 +380,8 @@ fn errors_have_reviewed_messages(files: &[File]) -> Vec<String> {
             let errors = derived.filter_map(|rest| {
                 let (traits, item) = rest.split_once(")]")?;
                 let item = item.lines().find(|line| !line.is_empty() && !line.starts_with("#["))?;
-                let name = item.strip_prefix("pub enum ").or(item.strip_prefix("pub struct "))?;
+                let name =
+                    item.strip_prefix("pub enum ").or_else(|| item.strip_prefix("pub struct "))?;
                 let name = name.split(|letter: char| !letter.is_alphanumeric()).next()?;
                 has_word(traits, "Error").then_some(name)
             });
