@@ -12,10 +12,9 @@ use crate::options::Options;
 use crate::report::{Report, cpu_time, round};
 use crate::{Outcome, directory};
 
-/// Number of operations of each kind in one turn, if one operation is in flight.
-const TURN: u32 = 100;
-/// The same of each task, if there are several.
-const TURN_OF_TASK: u32 = 20;
+/// Number of operations of each kind that each task performs in one turn. Short turns are better than
+/// long ones, because the speed of a disk that others use changes from second to second.
+const TURN: u32 = 10;
 
 /// What a turn does, in this order.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -127,19 +126,14 @@ async fn turn(side: &Side, tasks: u32, traffic: &Traffic) -> Outcome<[Cost; KIND
     let mut costs = [Cost::default(); KINDS.len()];
     for ((kind, _), cost) in KINDS.into_iter().zip(&mut costs) {
         let (sent, cpu, began) = (traffic.so_far(), cpu_time(), Instant::now());
-        let made = if tasks == 1 {
-            side.clone().perform(kind, 0, TURN).await?
-        } else {
-            let mut running = JoinSet::new();
-            for task in 0..tasks {
-                running.spawn(side.clone().perform(kind, task, TURN_OF_TASK));
-            }
-            let mut made = Vec::new();
-            while let Some(task) = running.join_next().await {
-                made.extend(task??);
-            }
-            made
-        };
+        let mut running = JoinSet::new();
+        for task in 0..tasks {
+            running.spawn(side.clone().perform(kind, task, TURN));
+        }
+        let mut made = Vec::new();
+        while let Some(task) = running.join_next().await {
+            made.extend(task??);
+        }
         *cost =
             Cost { time: began.elapsed(), cpu: cpu_time() - cpu, bytes: traffic.since(sent).bytes };
         // These are not measured.
