@@ -69,6 +69,8 @@ pub enum Failure {
     Undecided,
     /// Somebody else has deleted or changed the znode.
     Changed,
+    /// The root of a handle does not exist.
+    NoRoot,
     /// Recipes still use the session.
     Unfinished,
     /// The directory has no sequence numbers any more.
@@ -138,6 +140,15 @@ pub enum What {
     Unleased { lock: String, guard: Id },
     /// A guard says *held* although somebody was told that its client is closed.
     HeldByClosed { lock: String, guard: Id },
+    /// The caller of a guard relies on it, its session lives, and its znode is not there.
+    Vanished { lock: String, guard: Id, path: String },
+    /// A guard said that its lock is lost, and does not say it any more.
+    Revoked { lock: String, guard: Id },
+    /// A guard says that its lock is at risk, which was to count as a loss.
+    Dared { lock: String, guard: Id },
+    /// A holder was told that it has the lock. The servers had committed these zxids when its call
+    /// began and when it ended.
+    Validated { lock: String, path: String, token: Option<i64>, from: i64, to: i64 },
     /// A guard was held, and is not any more, in a world where nothing goes wrong.
     Wavered { lock: String, guard: Id },
     /// From then to then, a client had nothing but places far behind in queues.
@@ -148,6 +159,18 @@ pub enum What {
     Late { lock: String },
     /// A body that stops at risk has run although its guard was not held at that moment.
     RanAtRisk { lock: String },
+    /// A caller that has asked for the leader of the election was told this znode.
+    Named { path: String },
+    /// A call has found nothing in the queue. The servers had committed these zxids when it began and
+    /// when it ended.
+    SaidEmpty { from: i64, to: i64 },
+    /// A lock was released long ago, and a task that waits for its loss was not told.
+    Unheard { lock: String },
+    /// A body has run although its lock was lost at that moment.
+    RanLost { lock: String },
+    /// Creates that were handed over together, one after the other: their paths, and how they have
+    /// ended. `is_single`: one of them may be with the servers at a time.
+    Piped { creates: Vec<(String, Piped)>, is_single: bool },
     /// A taker has kept an item for longer than a lease may take, and the lease was not lost.
     Hung { item: String },
     /// A put into a queue that may have this many items has succeeded. The servers had committed these
@@ -160,7 +183,7 @@ pub enum What {
     Put { queue: String, item: String, told: Told },
     /// A taker has an item. If its lease is not held, it was lost, or is at risk, while the taker was
     /// cut off.
-    Taken { queue: String, item: String, lease: Id, token: i64, is_held: bool },
+    Taken { queue: String, item: String, path: String, lease: Id, token: i64, is_held: bool },
     /// A taker knows how its acknowledgement has ended.
     Acked { queue: String, item: String, lease: Id, told: Told },
     /// The item is in the queue at the end.
@@ -173,6 +196,8 @@ pub enum What {
     Total { counter: String, sum: i64 },
     /// A cache shows a znode in this state: its czxid and its mzxid. `None`: it shows none.
     Shown { cache: Id, path: String, state: Option<(i64, i64)> },
+    /// A caller has read a znode again after its watch had fired: its states before and after.
+    ReadAgain { path: String, before: Option<(i64, i64)>, after: Option<(i64, i64)> },
     /// All that a complete cache shows at the end, and what the servers have.
     Copied { cache: Id, root: String, shown: Vec<Copied>, real: Vec<Copied> },
     /// A caller knows how its write of a path that no other call writes has ended.
@@ -298,6 +323,16 @@ pub enum What {
     Panicked(String),
     /// A client sends, or a caller runs, without end while no time passes.
     Spinning,
+}
+
+/// How a create has ended that was handed over together with others.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[allow(clippy::exhaustive_enums, reason = "judges match it")]
+pub enum Piped {
+    /// Its connection was lost, and it may have been applied.
+    Lost,
+    /// In any other way.
+    Other,
 }
 
 /// A round of a double barrier.

@@ -1,5 +1,5 @@
-//! Whoever waits and may not read the one ahead lists the directory when it changes, and not now and
-//! then. Judged if nothing goes wrong in a world.
+//! Whoever waits for a lock lists the directory when it changes, and not now and then, also if it may
+//! not read the one ahead. Judged if nothing goes wrong in a world.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,18 +10,23 @@ use zk_testserver::{Outcome, RequestRecord};
 use super::Case;
 use super::turns::parse;
 use crate::history::{Event, What};
-use crate::program::values::TREE;
+
+/// The directories of locks, and those above them.
+const LOCKS: [&str; 6] = ["/locks", "/rw", "/semaphore", "/permits", "/election", "/named"];
 
 /// Waiters check more rarely than this whether they have missed a change.
 const CHECK_MIN: Duration = Duration::from_secs(5);
 
 /// Returns how the promise was broken.
 pub fn judge(case: &Case<'_>) -> Vec<String> {
-    let Case { plan, events, requests, sessions, .. } = case;
-    if plan.blind.is_none() || !plan.faults.is_empty() {
+    let Case { plan, program, events, requests, sessions, .. } = case;
+    // Whoever ends, or moves to another server, looks again.
+    let is_moving = program.ends.is_some() || program.moves.is_some();
+    if !plan.faults.is_empty() || (plan.blind.is_none() && is_moving) {
         return Vec::new();
     }
-    let blind = sessions.iter().filter(|(_, client)| plan.is_blind(**client));
+    let waits = |client: usize| plan.blind.is_none() || plan.is_blind(client);
+    let blind = sessions.iter().filter(|(_, client)| waits(**client));
     let blind = blind.map(|(session, client)| (*session, *client)).collect();
     // From a write until the list of somebody who was told of it.
     let late = plan.unapplied_max() + 4 * plan.round_trip_max() + plan.tick;
@@ -71,8 +76,7 @@ fn judge_lists(
         let (Some(path), Some(client)) = (list.path.as_deref(), blind.get(&list.session)) else {
             continue;
         };
-        if path.starts_with(TREE) {
-            // A cache reads again what it may not read.
+        if !LOCKS.iter().any(|directory| path.starts_with(directory)) {
             continue;
         }
         let Some(before) = last.insert((list.session, path), list.at) else { continue };
@@ -102,10 +106,10 @@ mod tests {
     /// in it, and lists it again.
     fn requests(creates: bool) -> Vec<RequestRecord> {
         on_server(async |server| {
-            server.admin_create("/a", b"", None);
+            server.admin_create("/rw", b"", None);
             let client = connect(&server).await;
-            for path in ["/a/1", "/a/2"] {
-                client.get_children("/a").await.unwrap();
+            for path in ["/rw/1", "/rw/2"] {
+                client.get_children("/rw").await.unwrap();
                 tokio::time::advance(Duration::from_secs(20)).await;
                 if creates {
                     client.create(path, "", zk_recipes::CreateMode::Persistent).await.unwrap();

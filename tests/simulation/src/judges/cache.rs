@@ -34,6 +34,15 @@ pub fn judge(events: &[Event], commits: &[CommitRecord]) -> Vec<String> {
                 let newest = state.or(before.map(|(newest, _)| newest)).unwrap_or_default();
                 last.insert((*cache, path), (newest, state.is_none()));
             }
+            What::ReadAgain { path, before, after } => {
+                let states = real.get(path.as_str()).unwrap_or(&nothing);
+                if !is_newer(states, *before, *after) {
+                    violations.push(format!(
+                        "{path} was {before:?}, has changed, and was read as {after:?} at {:?}",
+                        event.at
+                    ));
+                }
+            }
             What::Copied { cache, root, shown, real } if shown != real => {
                 let (more, less) = (difference(shown, real), difference(real, shown));
                 violations.push(format!(
@@ -60,6 +69,16 @@ fn check(states: &States, before: Option<Last>, state: Option<(i64, i64)>) -> Op
         Some((newest, true)) if state.0 <= newest.1 => Some("it was shown as deleted since"),
         _ => None,
     }
+}
+
+/// Returns whether a znode may have been in the second state after it had left the first one. A znode
+/// is not there before its first state.
+fn is_newer(states: &States, before: Option<(i64, i64)>, after: Option<(i64, i64)>) -> bool {
+    let mut all: Vec<Option<(i64, i64)>> = vec![None];
+    all.extend(states.iter().map(|(_, state)| *state));
+    let first = all.iter().position(|state| *state == before);
+    let last = all.iter().rposition(|state| *state == after);
+    first.zip(last).is_some_and(|(first, last)| first < last)
 }
 
 /// Returns the states of all znodes that were ever created.
@@ -107,6 +126,16 @@ mod tests {
         assert!(commits.iter().all(|commit| commit.session == SessionId::NONE), "{commits:?}");
         assert!(commits.iter().all(|commit| commit.zxid > Zxid(0)), "{commits:?}");
         (commits, of_a.try_into().unwrap())
+    }
+
+    #[test]
+    fn a_read_after_an_event_that_is_not_newer_is_seen() {
+        let states = vec![(1, Some((1, 1))), (2, Some((1, 2))), (3, None), (4, Some((4, 4)))];
+        let newer = |before, after| is_newer(&states, before, after);
+        assert!(newer(Some((1, 1)), Some((1, 2))) && newer(Some((1, 2)), None));
+        assert!(newer(None, Some((4, 4))) && newer(None, None));
+        assert!(!newer(Some((1, 2)), Some((1, 2))) && !newer(Some((1, 2)), Some((1, 1))));
+        assert!(!newer(Some((4, 4)), None));
     }
 
     fn count(commits: &[CommitRecord], states: &[Option<(i64, i64)>]) -> usize {

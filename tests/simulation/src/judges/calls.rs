@@ -6,12 +6,13 @@ use jute_codec::ErrorCode;
 
 use super::users::{Used, Users};
 use crate::history::{End, Event, Failure, Id, What};
+use crate::program::identities::CHANGE;
 use crate::program::settled;
 use crate::world::plan::{FaultKind, Plan};
 
 /// The calls of operations without a recipe, which report what the connection does.
-const OPERATIONS: [&str; 7] =
-    ["create", "delete", "set_data", "sync", "transaction", "commit_in", "read_and_watch"];
+const OPERATIONS: [&str; 8] =
+    ["create", "delete", "set_data", "sync", "transaction", "commit_in", "read_and_watch", CHANGE];
 
 /// Returns how the promise was broken.
 pub fn judge(events: &[Event], plan: &Plan, deleted: &BTreeSet<String>) -> Vec<String> {
@@ -88,7 +89,9 @@ fn is_of_end(users: &Users, client: Used, name: &str, failure: &Failure) -> bool
         Failure::Closed => users.is_ending(client),
         // There is no other session in which the call could go on.
         Failure::SessionExpired => has_stopped,
-        Failure::Lost => has_stopped && ["observe", "lead", "set_permits"].contains(&name),
+        Failure::Lost => {
+            has_stopped && ["observe", "lead", "leader", "set_permits"].contains(&name)
+        }
         Failure::Undecided => has_stopped && ["put", "put_within"].contains(&name),
         _ => false,
     }
@@ -149,6 +152,8 @@ impl Rules {
             Failure::Changed => {
                 self.are_tampered || ["join", "begin", settled::WRITE].contains(&name)
             }
+            // Nobody need have created the directory above the lock.
+            Failure::NoRoot => ["acquire", "try_acquire"].contains(&name),
             Failure::Unfinished => name == "hand_over",
             Failure::Exhausted => self.are_exhausted,
             // Only calls without a recipe wait in that queue.

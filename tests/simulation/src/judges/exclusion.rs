@@ -27,6 +27,21 @@ pub fn judge(events: &[Event], deleted: &BTreeSet<String>) -> Vec<String> {
                 "{lock} at {:?}: guard {guard} is held, and its client is closed",
                 event.at
             )),
+            What::Vanished { lock, guard, path } if !deleted.contains(path) => {
+                violations.push(format!(
+                    "{lock} at {:?}: guard {guard} is relied on, its session lives, and {path} is \
+                     not there",
+                    event.at
+                ));
+            }
+            What::Revoked { lock, guard } => violations.push(format!(
+                "{lock} at {:?}: guard {guard} was lost, and is not any more",
+                event.at
+            )),
+            What::Dared { lock, guard } => violations.push(format!(
+                "{lock} at {:?}: guard {guard} is at risk, and was to be lost then",
+                event.at
+            )),
             What::Late { lock } => violations.push(format!(
                 "{lock} at {:?}: a body counts as completed after the loss of the lock",
                 event.at
@@ -37,6 +52,10 @@ pub fn judge(events: &[Event], deleted: &BTreeSet<String>) -> Vec<String> {
             )),
             What::RanAtRisk { lock } => violations.push(format!(
                 "{lock} at {:?}: a body that stops at risk has run without the lock",
+                event.at
+            )),
+            What::RanLost { lock } => violations.push(format!(
+                "{lock} at {:?}: a body has run after the loss of the lock",
                 event.at
             )),
             What::Hung { item } => violations.push(format!(
@@ -122,6 +141,18 @@ mod tests {
 
     fn count(whats: Vec<What>) -> usize {
         judge(&history(whats), &BTreeSet::new()).len()
+    }
+
+    #[test]
+    fn a_guard_without_its_znode_is_seen_and_so_is_one_that_comes_back() {
+        let lock = || "/locks/a".to_owned();
+        let path = "/locks/a/x-lock-0000000001".to_owned();
+        let vanished = What::Vanished { lock: lock(), guard: 1, path: path.clone() };
+        assert_eq!(count(vec![vanished.clone()]), 1);
+        assert_eq!(judge(&history(vec![vanished]), &BTreeSet::from([path])).len(), 0);
+        assert_eq!(count(vec![What::Revoked { lock: lock(), guard: 1 }]), 1);
+        assert_eq!(count(vec![What::Dared { lock: lock(), guard: 1 }]), 1);
+        assert_eq!(count(vec![What::RanLost { lock: lock() }]), 1);
     }
 
     #[test]

@@ -25,6 +25,16 @@ fn judge_lives(events: &[Event], lives: &BTreeMap<&str, Vec<Life>>) -> Vec<Strin
                 format!("{path} was committed as {written:#x}, and {contender} was not there")
             })
         }
+        What::Validated { lock, path, token, from, to } => {
+            let mut life = lives.get(path.as_str()).into_iter().flatten();
+            let was_there = |(created, deleted): &Life| {
+                token.is_none_or(|token| token == *created)
+                    && created <= to
+                    && deleted.is_none_or(|deleted| deleted > *from)
+            };
+            (!life.any(was_there))
+                .then(|| format!("{lock} at {:?}: {path} was not there, and was proven", event.at))
+        }
         What::Nested { was_lost: true, .. } => {
             Some(format!("a level of a lock that was lost before: {event}"))
         }
@@ -52,6 +62,18 @@ mod tests {
         assert_eq!(count(Some(5), 3), 0);
         assert_eq!(count(Some(10), 3), 1);
         assert_eq!(count(Some(5), 4), 1);
+    }
+
+    #[test]
+    fn a_proof_without_the_contender_is_seen() {
+        let lives = BTreeMap::from([("/locks/a/x", vec![(3, Some(9))])]);
+        let count = |token, from, to| {
+            let (lock, path) = ("/locks/a".to_owned(), "/locks/a/x".to_owned());
+            let events = history(vec![What::Validated { lock, path, token, from, to }]);
+            judge_lives(&events, &lives).len()
+        };
+        assert_eq!((count(Some(3), 5, 12), count(None, 5, 12)), (0, 0));
+        assert_eq!((count(Some(3), 9, 12), count(Some(2), 5, 12)), (1, 1));
     }
 
     #[test]

@@ -51,6 +51,9 @@ pub fn judge(events: &[Event]) -> Vec<String> {
             "{lock} at {:?}: guard {guard} is not held any more, and nothing goes wrong",
             event.at
         )),
+        What::Unheard { lock } => {
+            Some(format!("{lock} was released before {:?}, and a waiter was not told", event.at))
+        }
         What::Overdue { what, since } => {
             Some(format!("{what} has been due from {since:?} to {:?}", event.at))
         }

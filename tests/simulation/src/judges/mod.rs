@@ -8,6 +8,7 @@ pub mod cache;
 pub mod calls;
 pub mod cost;
 pub mod counter;
+pub mod deadlines;
 pub mod ends;
 pub mod exclusion;
 pub mod far;
@@ -19,7 +20,9 @@ pub mod liveness;
 mod lives;
 pub mod logs;
 pub mod memory;
+pub mod numbers;
 pub mod outcomes;
+pub mod owners;
 pub mod patience;
 pub mod presence;
 pub mod settled;
@@ -95,6 +98,7 @@ pub fn judge(case: &Case<'_>) -> Vec<Violation> {
         ("what is protected stays so", access::judge(events, plan)),
         ("a lock is granted in turn", turns::judge(events, commits, requests)),
         ("each item is delivered, and to one taker at a time", work_queue::judge(events, deleted)),
+        ("a queue tells of blocked items", work_queue::judge_blocked(events, commits, plan)),
         ("a queue is full at its limit", work_queue::judge_limit(events, commits, plan)),
         ("a counter is the sum of its additions", counter::judge(events, deleted)),
         ("a cache follows the history to its end", cache::judge(events, commits)),
@@ -102,18 +106,22 @@ pub fn judge(case: &Case<'_>) -> Vec<Violation> {
         ("whoever follows is told the truth", views::judge(events, commits)),
         ("a group shows its history to its end", group::judge(events, commits)),
         ("a presence is where it says", presence::judge(events, commits)),
+        ("nobody deletes what another one holds", owners::judge(events, commits)),
+        ("a limited handle waits", outcomes::judge_limits(events, requests, plan)),
+        ("the numbers of requests grow", numbers::judge(requests, plan)),
+        ("a call ends with its timeout", deadlines::judge(events, plan)),
         ("only a holder commits", fencing::judge(events, commits)),
         ("a client that ends leaves the way free", ends::judge(events, requests)),
         ("a client uses the servers of its list", hosts::judge(events)),
         ("nobody waits for a client that has ended", stopped::judge(events, plan)),
         ("a subtree is gone, and nothing beside it", tree::judge(case)),
-        ("outcomes are honest", outcomes::judge(events, commits)),
+        ("outcomes are honest", outcomes::judge(events, commits, requests)),
         ("a settled operation is applied as its caller was told", settled::judge(events, commits)),
         ("calls go on once the faults have stopped", liveness::judge(events)),
         ("calls end as their pages say", calls::judge(events, plan, deleted)),
         ("requests are few when nothing happens", cost::judge(events, requests, program, quiet)),
         ("whoever waits far behind writes nothing", far::judge(events, requests)),
-        ("whoever may not read lists only changes", blind::judge(case)),
+        ("whoever waits lists only changes", blind::judge(case)),
         ("memory does not grow when nothing happens", memory::judge(*grown, program)),
         ("bytes are few", traffic::judge(events, traffic, plan, program, quiet)),
         ("the log is short, and warns only of trouble", logs::judge(events, plan, program, quiet)),

@@ -1,20 +1,31 @@
 //! A call that says `NotApplied` was not applied and never will be, and a call that succeeds was.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use jute_codec::{ErrorCode, OpCode, SessionId};
-use zk_testserver::CommitRecord;
+use zk_testserver::{CommitRecord, Outcome, RequestRecord};
 
-use crate::history::{Event, Told, What};
+use crate::history::{Event, Piped, Told, What};
+use crate::world::plan::Plan;
 
 /// Returns how the promise was broken. Only one call creates each of these paths.
-pub fn judge(events: &[Event], commits: &[CommitRecord]) -> Vec<String> {
+pub fn judge(
+    events: &[Event],
+    commits: &[CommitRecord],
+    requests: &[RequestRecord],
+) -> Vec<String> {
     let is_create = |commit: &&CommitRecord| {
         commit.error == ErrorCode::OK && matches!(commit.op, OpCode::CREATE | OpCode::CREATE2)
     };
     let created: BTreeSet<&str> =
         commits.iter().filter(is_create).filter_map(|commit| commit.path.as_deref()).collect();
     let mut violations = judge_created(events, &created);
+    let zxids = commits.iter().filter(is_create);
+    let zxids = zxids.filter_map(|it| Some((it.path.as_deref()?, it.zxid.0))).collect();
+    let refused = requests.iter().filter(|it| matches!(it.outcome, Outcome::Refused(_)));
+    let refused = refused.filter_map(|it| it.path.as_deref()).collect();
+    violations.extend(judge_pipes(events, &zxids, &refused));
     let creators = commits.iter().filter(is_create);
     violations.extend(judge_bound(
         events,
@@ -32,6 +43,59 @@ fn judge_bound(events: &[Event], creators: &BTreeMap<&str, SessionId>) -> Vec<St
             Some(format!("{path} was bound to {session}, and {creator} has created it"))
         }
         _ => None,
+    };
+    events.iter().filter_map(broken).collect()
+}
+
+/// Judges creates that were handed over together: they are applied in their order, and none after one
+/// that was lost and not applied, unless a server has refused that one.
+fn judge_pipes(
+    events: &[Event],
+    zxids: &BTreeMap<&str, i64>,
+    refused: &BTreeSet<&str>,
+) -> Vec<String> {
+    let broken = |event: &Event| {
+        // A limited handle may send the next one after the end of a connection.
+        let What::Piped { creates, is_single: false } = &event.what else { return None };
+        let (mut newest, mut is_lost) = (0, false);
+        for (path, end) in creates {
+            match zxids.get(path.as_str()) {
+                Some(zxid) if is_lost || *zxid < newest => {
+                    return Some(format!("{path} was applied out of its order: {event}"));
+                }
+                Some(zxid) => newest = *zxid,
+                None => is_lost |= *end == Piped::Lost && !refused.contains(path.as_str()),
+            }
+        }
+        None
+    };
+    events.iter().filter_map(broken).collect()
+}
+
+/// Judges handles that have one request with the servers at a time: the next one arrives a round trip
+/// later, on the same connection.
+pub fn judge_limits(events: &[Event], requests: &[RequestRecord], plan: &Plan) -> Vec<String> {
+    let arrived: BTreeMap<&str, (u64, Duration)> = requests
+        .iter()
+        .filter_map(|it| Some((it.path.as_deref()?, (it.connection, it.at))))
+        .collect();
+    judge_single(events, &arrived, plan.latency)
+}
+
+fn judge_single(
+    events: &[Event],
+    arrived: &BTreeMap<&str, (u64, Duration)>,
+    latency: Duration,
+) -> Vec<String> {
+    let broken = |event: &Event| {
+        let What::Piped { creates, is_single: true } = &event.what else { return None };
+        let times = creates.iter().filter_map(|(path, _)| arrived.get(path.as_str()));
+        let times: Vec<_> = times.collect();
+        let is_too_early = times.windows(2).any(|pair| match pair {
+            [(one, first), (other, second)] => one == other && *second < *first + latency,
+            _ => false,
+        });
+        is_too_early.then(|| format!("two were with the servers at once: {event}"))
     };
     events.iter().filter_map(broken).collect()
 }
@@ -60,6 +124,38 @@ mod tests {
         let bound = history(vec![What::Bound { path: "/a".to_owned(), session: one }]);
         let count = |creators: &[_]| judge_bound(&bound, &creators.iter().copied().collect()).len();
         assert_eq!((count(&[("/a", one)]), count(&[]), count(&[("/a", other)])), (0, 0, 1));
+    }
+
+    #[test]
+    fn creates_out_of_their_order_are_seen() {
+        let count = |end, is_single, zxids: &[(&'static str, i64)]| {
+            let creates = vec![("/a".to_owned(), end), ("/b".to_owned(), Piped::Other)];
+            let events = history(vec![What::Piped { creates, is_single }]);
+            let zxids = zxids.iter().copied().collect();
+            let refused = BTreeSet::from(["/a"]);
+            let count = judge_pipes(&events, &zxids, &BTreeSet::new()).len();
+            assert!(judge_pipes(&events, &zxids, &refused).len() <= count);
+            count
+        };
+        assert_eq!(count(Piped::Other, false, &[("/a", 1), ("/b", 2)]), 0);
+        assert_eq!(count(Piped::Other, false, &[("/a", 2), ("/b", 1)]), 1);
+        assert_eq!(count(Piped::Other, false, &[("/b", 2)]), 0);
+        assert_eq!(count(Piped::Lost, false, &[("/b", 2)]), 1);
+        assert_eq!(count(Piped::Lost, true, &[("/b", 2)]), 0);
+    }
+
+    #[test]
+    fn two_requests_at_once_are_seen() {
+        let creates = ["/a", "/b"].map(|path| (path.to_owned(), Piped::Other)).to_vec();
+        let events = history(vec![What::Piped { creates, is_single: true }]);
+        let count = |connection, ms| {
+            let arrived = [
+                ("/a", (1, Duration::from_millis(5))),
+                ("/b", (connection, Duration::from_millis(ms))),
+            ];
+            judge_single(&events, &arrived.into(), Duration::from_millis(10)).len()
+        };
+        assert_eq!((count(1, 25), count(1, 14), count(2, 14)), (0, 1, 0));
     }
 
     #[test]

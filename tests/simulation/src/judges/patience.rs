@@ -15,7 +15,7 @@ use jute_codec::SessionId;
 use super::turns::{Contender, parse};
 use crate::history::Id;
 use crate::program::barriers::{BARRIER, MEETING, PARTICIPANTS};
-use crate::program::locks::{EXCLUSIVE, PERMITS, RESIZED};
+use crate::program::locks::{EXCLUSIVE, PERMITS, RESIZED, WIDE, WIDE_PERMITS};
 use crate::program::queue::QUEUE;
 
 /// What the servers have at one moment, and who waits.
@@ -30,6 +30,8 @@ pub struct Moment {
     pub abandoned: BTreeSet<SessionId>,
     /// The clients that use a server which has left their list.
     pub astray: BTreeSet<String>,
+    /// The clients that are not connected, although nothing keeps them from it.
+    pub away: BTreeSet<String>,
     /// All ephemeral znodes and their owners.
     pub ephemerals: Vec<(String, SessionId)>,
     /// The znodes of the guards that callers have.
@@ -66,6 +68,11 @@ impl Waiting {
         (self.name, self.on.as_str()) == ("wait", BARRIER)
     }
 }
+
+/// A caller has something at a path that should be there.
+pub const PRESENT: &str = "present";
+/// A holder was asked to give its lock back, and waits to hear that.
+pub const ASKED: &str = "asked";
 
 /// Something that was not done for a long time, and since when.
 pub type Overdue = (String, Duration);
@@ -120,6 +127,7 @@ impl Patience {
         let views = moment.views.iter().filter(|(.., session)| moment.prompt.contains(session));
         due.extend(views.map(|(view, state, _)| format!("the report of {state} to view {view}")));
         due.extend(moment.astray.iter().map(|client| format!("the move of {client}")));
+        due.extend(moment.away.iter().map(|client| format!("the connection of {client}")));
         due.extend(moment.abandoned.iter().map(|session| format!("the end of {session}")));
         due
     }
@@ -163,7 +171,11 @@ impl Patience {
             contenders.sort_unstable_by_key(|(contender, ..)| contender.number);
             let readers = contenders.iter().take_while(|(contender, ..)| contender.is_reader);
             let permits = contenders.iter().take_while(|(contender, ..)| contender.is_permit);
-            let most = if *directory == RESIZED { moment.resized } else { PERMITS as usize };
+            let most = match *directory {
+                RESIZED => moment.resized,
+                WIDE => WIDE_PERMITS as usize,
+                _ => PERMITS as usize,
+            };
             let count = readers.count().max(permits.take(most).count()).max(1);
             let first = contenders.iter().take(count);
             let waits = |(_, path, owner): &&(Contender, &str, SessionId)| {
@@ -181,11 +193,15 @@ fn calls(moment: &Moment) -> Vec<String> {
         |start: &str| moment.ephemerals.iter().any(|(path, _)| path.starts_with(start));
     let is_free = !is_present(EXCLUSIVE);
     let is_empty = !is_present(MEETING);
+    let exists = |path: &str| moment.ephemerals.iter().any(|(other, _)| other == path);
     let is_due = |(_, call): &(&Id, &Waiting)| {
         let is_done = match (call.name, call.on.as_str()) {
             ("acquire", EXCLUSIVE) => is_free,
             ("wait", BARRIER) => moment.closed_by.is_none(),
             ("leave", MEETING) => is_empty,
+            (PRESENT, path) => !exists(path),
+            // Somebody was told that the holder is asked to give the lock back.
+            (ASKED, path) => exists(path),
             _ => false,
         };
         is_done && call.session.is_some_and(|session| moment.prompt.contains(&session))
@@ -263,6 +279,12 @@ mod tests {
         let seconds = (0..=11).map(Duration::from_secs);
         let looks = seconds.map(|now| patience.look(&Moment { now, ..moment.clone() }).len());
         looks.sum()
+    }
+
+    #[test]
+    fn a_client_that_does_not_connect_is_seen() {
+        let away = BTreeSet::from(["client 1, life 0".to_owned()]);
+        assert_eq!(count(&Moment { away, ..Moment::default() }), 1);
     }
 
     #[test]

@@ -49,6 +49,12 @@ fn judge_leaders(events: &[Event], candidates: &[Candidate<'_>]) -> Vec<String> 
     // The last leader that was reported.
     let mut last: BTreeMap<Id, i64> = BTreeMap::new();
     for event in events {
+        if let What::Named { path } = &event.what {
+            let mut own = candidates.iter().filter(|it| it.path == path);
+            if !own.any(|own| has_led(own, candidates)) {
+                violations.push(format!("it has never led: {event}"));
+            }
+        }
         let What::Leads { view, leader } = &event.what else { continue };
         let before = last.get(view).copied();
         let broken = match leader {

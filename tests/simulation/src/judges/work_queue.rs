@@ -7,9 +7,11 @@ use jute_codec::{ErrorCode, OpCode};
 use zk_testserver::CommitRecord;
 
 use super::is_tampered;
+use super::lives::{Life, lives};
 use crate::history::{Event, Told, What};
 use crate::program::queue::QUEUE;
 use crate::world::plan::Plan;
+use crate::world::strangers::NOTE;
 
 /// What has happened to an item.
 #[derive(Debug, Default)]
@@ -42,6 +44,37 @@ fn judge_puts(events: &[Event], deletions: &BTreeSet<i64>) -> Vec<String> {
             if items >= limit && deletions.range(from + 1..=to).next().is_none() =>
         {
             Some(format!("the queue was full: {event}"))
+        }
+        _ => None,
+    };
+    events.iter().filter_map(broken).collect()
+}
+
+/// Returns which items were delivered that nobody can acknowledge, and which queues were called empty
+/// that had such items. A follower that lags behind may not know of them.
+pub fn judge_blocked(events: &[Event], commits: &[CommitRecord], plan: &Plan) -> Vec<String> {
+    if plan.reads_are_current() { judge_notes(events, &lives(commits)) } else { Vec::new() }
+}
+
+fn judge_notes(events: &[Event], lives: &BTreeMap<&str, Vec<Life>>) -> Vec<String> {
+    let entries = format!("{QUEUE}/entries/");
+    let is_note = |path: &str| path.starts_with(&entries) && path.ends_with(&format!("/{NOTE}"));
+    let notes = lives.iter().filter(|(path, _)| is_note(path));
+    let notes: Vec<(&str, Life)> =
+        notes.flat_map(|(path, lives)| lives.iter().map(|life| (*path, *life))).collect();
+    let is_there = |(created, deleted): &Life, from: i64, to: i64| {
+        *created <= from && deleted.is_none_or(|deleted| deleted > to)
+    };
+    let broken = |event: &Event| match &event.what {
+        What::SaidEmpty { from, to } => {
+            let (path, _) = notes.iter().find(|(_, life)| is_there(life, *from, *to))?;
+            Some(format!("the queue was called empty, and there is {path}: {event}"))
+        }
+        What::Taken { path, token, .. } => {
+            let own = format!("{path}/{NOTE}");
+            let (_, _) =
+                notes.iter().find(|(note, life)| *note == own && is_there(life, *token, *token))?;
+            Some(format!("nobody can acknowledge this item: {event}"))
         }
         _ => None,
     };
@@ -124,7 +157,7 @@ mod tests {
 
     fn taken_by_lease(is_held: bool) -> What {
         let (queue, item) = ("/queue".to_owned(), "a".to_owned());
-        What::Taken { queue, item, lease: 1, token: 1, is_held }
+        What::Taken { queue, item, path: String::new(), lease: 1, token: 1, is_held }
     }
 
     fn acked(told: Told) -> What {
@@ -141,6 +174,20 @@ mod tests {
 
     fn count(whats: Vec<What>) -> usize {
         judge(&history(whats), &BTreeSet::new()).len()
+    }
+
+    #[test]
+    fn an_item_that_nobody_can_acknowledge_is_seen() {
+        let lives = BTreeMap::from([("/queue/entries/entry-1/note", vec![(5, Some(9))])]);
+        let count = |what| judge_notes(&history(vec![what]), &lives).len();
+        let empty = |from, to| count(What::SaidEmpty { from, to });
+        assert_eq!((empty(5, 8), empty(4, 8), empty(5, 9)), (1, 0, 0));
+        let taken = |token| {
+            let (queue, item, is_held) = (QUEUE.to_owned(), "item-1".to_owned(), true);
+            let path = "/queue/entries/entry-1".to_owned();
+            count(What::Taken { queue, item, path, lease: 1, token, is_held })
+        };
+        assert_eq!((taken(4), taken(6), taken(9)), (0, 1, 0));
     }
 
     #[test]

@@ -9,6 +9,8 @@ use super::task::{Called, Task};
 use super::values::TREE;
 use crate::history::{Copied, Id, What};
 use crate::world::World;
+use crate::world::plan::FaultKind;
+use crate::world::trouble::{Shows, ViewOf, znode_text};
 
 /// Follows a tree, records everything that the cache shows, and in the end, when nothing changes
 /// any more, all of it. Returns whether the cache has ended before.
@@ -24,10 +26,18 @@ pub(super) async fn follow<F: Future<Output = ()>>(
     };
     let Ok(mut cache) = builder.build() else { unreachable!("the options are valid") };
     let (id, from) = (task.id(), task.zxid());
+    let of = ViewOf::Tree(root, if is_tree { usize::MAX } else { 1 });
+    let shows = task.world.trouble.view(id, of, task.who.client, &task.life);
+    // Whoever may not read something, or is told so, reads it again later.
+    let reads_later =
+        task.world.plan.blind.is_some() || task.world.plan.faults.contains(&FaultKind::Refusal);
+    shows.leave_alone(reads_later);
     loop {
         // A task that is busy with something else leaves the cache alone for a while.
         if task.draw.chance(5) && !task.is_calm() {
+            shows.leave_alone(true);
             task.hold().await;
+            shows.leave_alone(reads_later);
         }
         let event = tokio::select! {
             biased;
@@ -36,7 +46,7 @@ pub(super) async fn follow<F: Future<Output = ()>>(
             event = cache.next() => event,
         };
         match event {
-            Ok(event) => show(task, id, event),
+            Ok(event) => show(task, id, &shows, event),
             Err(error) => {
                 task.call_to_end("next", root, async { Err::<(), _>(error) }).await;
                 if task.life.has_expired() {
@@ -53,7 +63,7 @@ pub(super) async fn follow<F: Future<Output = ()>>(
     let settled = plan.unapplied_max() + 4 * plan.round_trip_max() + plan.tick;
     let last = async {
         while let Ok(event) = tokio::time::timeout(settled, cache.next()).await {
-            show(task, id, event?);
+            show(task, id, &shows, event?);
         }
         cache.complete().await
     };
@@ -73,7 +83,7 @@ pub(super) async fn follow<F: Future<Output = ()>>(
     false
 }
 
-fn show(task: &Task, cache: Id, event: CacheEvent) {
+fn show(task: &Task, cache: Id, shows: &Shows, event: CacheEvent) {
     let (path, node) = match event {
         CacheEvent::Added { path, node } | CacheEvent::Changed { path, node, .. } => {
             (path, Some(node))
@@ -83,6 +93,7 @@ fn show(task: &Task, cache: Id, event: CacheEvent) {
     };
     let path = path.to_string();
     let state = node.map(|node| (node.stat.czxid.0, node.stat.mzxid.0));
+    shows.show(&path, state.map(znode_text));
     task.push(What::Shown { cache, path, state });
 }
 
@@ -91,7 +102,7 @@ fn copied(path: &str, node: &CachedNode) -> Copied {
 }
 
 /// Collects what the leader has at this path, and below it.
-fn collect(world: &World, path: &str, depth: usize, found: &mut Vec<Copied>) {
+pub fn collect(world: &World, path: &str, depth: usize, found: &mut Vec<Copied>) {
     let Some(stat) = world.server.stat(path) else { return };
     found.push((path.to_owned(), stat.czxid.0, stat.mzxid.0));
     if depth > 0 {

@@ -35,10 +35,31 @@ const FAULTS: [FaultKind; 20] = [
     FaultKind::Stop,
 ];
 
+/// What happens in worlds of leases, beside servers that lose their leader.
+const OF_LEASES: [FaultKind; 6] = [
+    FaultKind::CutOff,
+    FaultKind::Pause,
+    FaultKind::Isolate,
+    FaultKind::SlowCommits,
+    FaultKind::Delay,
+    FaultKind::Restart,
+];
+
+/// How many of these worlds have jobs that were added after the others, in percent.
+const NEWER_PERCENT: u64 = 45;
+/// How many of those with locks alone have leases that are as long as possible, in percent.
+const LEASES_PERCENT: u64 = 40;
+/// Chosen once, so that the other worlds of this kind stay as they were.
+const NEWER_SALT: u64 = 0x2e7e;
+
 /// Leaves one recipe with all of its users, and one or two kinds of faults, which hardly pause.
 pub fn narrow(plan: &mut Plan, program: &mut Program, seed: u64) {
     let mut draw = Draw::new(seed);
-    let jobs = draw_jobs(&mut draw);
+    let mut jobs = draw_jobs(&mut draw);
+    let mut newer = Draw::new(seed ^ NEWER_SALT);
+    if newer.chance(NEWER_PERCENT) {
+        jobs = newer_jobs(&mut newer);
+    }
     while program.clients.len() < 2 {
         program.clients.push(vec![Vec::new()]);
     }
@@ -58,6 +79,40 @@ pub fn narrow(plan: &mut Plan, program: &mut Program, seed: u64) {
     plan.latency = plan.latency.max(Duration::from_millis(5));
     if plan.members > 1 && draw.chance(40) {
         plan.leader_unapplied = draw.ms(100, 3_000);
+    }
+    plan.has_watchers |= jobs.contains(&Job::Tree);
+    if newer.chance(LEASES_PERCENT) && jobs.iter().all(|job| matches!(job, Job::Lock(_))) {
+        rely(plan, program, &mut newer);
+    }
+}
+
+/// Lets holders rely on leases that are as long as the servers permit, while their servers lose the
+/// leader, or pause.
+fn rely(plan: &mut Plan, program: &mut Program, draw: &mut Draw) {
+    plan.leases = Some(draw.seed());
+    program.is_patient = true;
+    plan.faults = vec![FaultKind::CutOff, draw.pick(&OF_LEASES)];
+    plan.faults.dedup();
+    plan.fault_pause = draw.ms(500, 10_000);
+    plan.calm_at = draw.ms(60_000, 120_000);
+    plan.is_hasty = false;
+}
+
+/// Draws jobs that were added after the others.
+fn newer_jobs(draw: &mut Draw) -> Vec<Job> {
+    match draw.between(0, 13) {
+        12 => vec![Job::Crowd],
+        0 => vec![Job::Settle],
+        1 => vec![Job::Downgrade, Job::Downgrade, Job::Lock(LockKind::ReadWrite)],
+        2 => vec![Job::Downgrade],
+        3 | 4 => vec![Job::Pipe],
+        5 => vec![Job::Put, Job::Take, Job::Take],
+        6 => vec![Job::Options],
+        7 => vec![Job::Lock(LockKind::Multi)],
+        8 => vec![Job::Tree, Job::Tree, Job::Cache],
+        9 => vec![Job::Member, Job::Member, Job::Group],
+        10 => vec![Job::Lock(LockKind::Fair)],
+        _ => vec![Job::Lock(LockKind::Exclusive)],
     }
 }
 
@@ -98,6 +153,8 @@ mod tests {
             assert!(program.clients.len() >= 2 && program.tasks().count() >= 2);
             kinds.extend(plan.faults);
         }
-        assert_eq!(kinds.len(), BTreeSet::from(FAULTS).len(), "all of them occur");
+        let mut all = BTreeSet::from(FAULTS);
+        all.extend(OF_LEASES);
+        assert_eq!(kinds, all, "all of them occur");
     }
 }

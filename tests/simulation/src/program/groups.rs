@@ -9,6 +9,8 @@ use zk_recipes::{Group, GroupChange, Presence, PresenceState, Released};
 
 use super::task::{Called, Task};
 use crate::history::{Gathered, Id, What};
+use crate::judges::patience::PRESENT;
+use crate::world::trouble::{States, ViewOf};
 
 /// The directory of the group.
 pub const GROUP: &str = "/group";
@@ -70,7 +72,11 @@ async fn be_present(task: &mut Task, id: &str, data: String, limit: Option<Durat
     let beginning = builder.begin(data);
     let Some(presence) = task.call("begin", &path, limit, beginning).await.done() else { return };
     tell_presence(task, &path, &presence);
+    let standing = task.id();
+    let (client, life) = (task.who.client, task.life.clone());
+    task.world.trouble.begin(standing, PRESENT, &path, client, life);
     task.hold().await;
+    task.world.trouble.end(standing);
     tell_presence(task, &path, &presence);
     if task.draw.chance(40) {
         let data = task.id().to_string();
@@ -108,6 +114,8 @@ pub(super) async fn follow<F: Future<Output = ()>>(
         .and_then(|group| group.watch_data(watches_data).build());
     let Ok(group) = built else { unreachable!("the options are valid") };
     let (watch, mut changes) = (task.id(), group.watch());
+    let of = ViewOf::Group(watches_data);
+    let shows = task.world.trouble.view(watch, of, task.who.client, &task.life);
     let mut shown = Shown::new();
     loop {
         let change = tokio::select! {
@@ -117,7 +125,10 @@ pub(super) async fn follow<F: Future<Output = ()>>(
             change = changes.next() => change,
         };
         match change {
-            Ok(change) => report(task, watch, &mut shown, change),
+            Ok(change) => {
+                report(task, watch, &mut shown, change);
+                shows.replace(states(&shown, watches_data));
+            }
             Err(error) => {
                 let called = task.call_to_end("next", GROUP, async { Err::<(), _>(error) }).await;
                 // After a refusal, the watch goes on.
@@ -152,6 +163,15 @@ pub(super) async fn follow<F: Future<Output = ()>>(
 
 fn text(data: &[u8]) -> String {
     String::from_utf8_lossy(data).into_owned()
+}
+
+fn states(shown: &Shown, has_data: bool) -> States {
+    let members = shown.iter();
+    let members = members.map(|(id, (czxid, data))| {
+        let data = if has_data { data.as_str() } else { "" };
+        (id.clone(), format!("{czxid:#x} {data}"))
+    });
+    members.collect()
 }
 
 fn report(task: &Task, watch: Id, shown: &mut Shown, change: GroupChange) {

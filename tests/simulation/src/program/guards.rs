@@ -10,7 +10,10 @@ use zk_recipes::{
 
 use super::task::Task;
 use crate::history::{Id, Share, What};
+use crate::judges::liveness::patience;
+use crate::judges::patience::ASKED;
 use crate::world::plan::FaultKind;
+use crate::world::registry::Guarded;
 use crate::world::trouble::Kept;
 
 /// The lock that programs of other kinds use too.
@@ -79,8 +82,10 @@ fn granted<K: Kind>(
     let (lock, path) = (name.to_owned(), Some(guard.path().to_owned()));
     let zxid = task.zxid();
     task.push(What::Granted { lock, guard: id, share, path, token, is_held, zxid });
-    let (session, is_held) = (task.leased(guard.session()), task.reliance(guard));
-    task.register(name, id, share, session, is_held);
+    let leased = task.leased(guard.session());
+    let znode = Some((guard.path().to_owned(), token));
+    let guarded = Guarded { lock: name, guard: id, share, leased, znode, is_lost_at_risk: false };
+    task.register(guarded, task.reliance(guard));
     task.world.trouble.keep(guard.path())
 }
 
@@ -114,7 +119,7 @@ async fn nest(task: &mut Task) {
 }
 
 /// Takes the write lock, and turns it into a read lock.
-async fn downgrade(task: &mut Task) {
+pub(super) async fn downgrade(task: &mut Task) {
     let Ok(lock) = RwLock::new(&task.client, READ_WRITE) else { unreachable!("the path is valid") };
     let limit = task.timeout();
     let mut write = lock.write();
@@ -127,13 +132,13 @@ async fn downgrade(task: &mut Task) {
     let kept = granted(task, READ_WRITE, Share::Alone, token, &writer);
     task.hold().await;
     // The guard of the writer is gone from here on.
-    let reader = task.call("downgrade", READ_WRITE, None, writer.downgrade()).await.done();
+    let reader = task.call_within("downgrade", READ_WRITE, writer.downgrade()).await.done();
     task.world.registry.look();
     let Some(reader) = reader else { return };
     drop(kept);
     let _kept = granted(task, READ_WRITE, Share::Reader, None, &reader);
     task.hold().await;
-    task.call("release", READ_WRITE, None, reader.release()).await;
+    task.call_within("release", READ_WRITE, reader.release()).await;
     task.world.registry.look();
 }
 
@@ -151,16 +156,30 @@ async fn write_fenced(task: &mut Task) {
             // The holder has had no time to notice it.
             task.world.strangers.delete_path(&task.world, guard.path());
         }
-        let told = task.call("transaction", &path, None, guard.transaction(multi)).await.told();
+        let told = task.call_within("transaction", &path, guard.transaction(multi)).await.told();
         task.push(What::Wrote { path, told });
     }
     if task.draw.chance(30) {
         let (client, path) = (task.client.clone(), guard.path().to_owned());
         let asking = request_revocation(&client, &path);
-        task.call("request_revocation", LOCK, None, asking).await;
+        let is_asked =
+            task.call("request_revocation", LOCK, None, asking).await.done() == Some(true);
         // The holder need not notice it at once, and the znode may be gone.
-        let asked = std::pin::pin!(guard.revocation_requested());
-        let _ = tokio::time::timeout(std::time::Duration::from_secs(1), asked).await;
+        let asked = guard.revocation_requested();
+        let waiting = task.id();
+        let (on, who, life) = (guard.path(), task.who.client, task.life.clone());
+        let is_held = guard.state() == LockState::Held;
+        if is_asked && is_held {
+            task.world.trouble.begin(waiting, ASKED, on, who, life);
+        }
+        let world = std::sync::Arc::clone(&task.world);
+        let patience = patience(&world.plan) + std::time::Duration::from_secs(2);
+        tokio::select! {
+            biased;
+            () = asked => {}
+            () = task.hold_for(patience) => {}
+        }
+        task.world.trouble.end(waiting);
     }
     task.call("release", LOCK, None, guard.release()).await;
     task.world.registry.look();

@@ -59,8 +59,13 @@ impl Moves {
 fn publish(world: &World, draw: &mut Draw, members: &[usize]) {
     let is_old = draw.chance(15);
     let has_strangers = draw.chance(15);
+    // Clients can use such names, but nobody answers.
+    let are_gone = has_strangers && draw.clone().chance(50);
     let version = if is_old { world.publish_old() } else { world.publish(has_strangers) };
     let line = |member: &usize| match has_strangers {
+        true if are_gone => {
+            format!("server.{member}={GONE}{member}:2888:3888:participant;0.0.0.0:2181\n")
+        }
         true => format!("server.{member}=x:1:2;127.0.0.1:{member}\n"),
         false => format!("server.{member}=m{member}:2888:3888:participant;0.0.0.0:2181\n"),
     };
@@ -77,6 +82,9 @@ fn members(draw: &mut Draw, count: usize) -> Vec<usize> {
     }
     members
 }
+
+/// The beginning of the names of servers that do not answer.
+pub const GONE: &str = "gone";
 
 /// In how many of the worlds with lists that change the ensemble publishes them, in percent.
 const PUBLISHED_PERCENT: u64 = 30;

@@ -1,7 +1,8 @@
 //! Uses of all kinds of locks.
 
-use std::future::{Future, IntoFuture};
-use std::pin::Pin;
+use std::cell::Cell;
+use std::future::{Future, IntoFuture, poll_fn};
+use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use zk_recipes::{
 
 use super::task::Task;
 use crate::history::{Share, What};
+use crate::world::registry::{Guarded, Standing};
 
 /// The number of permits of the semaphore.
 pub const PERMITS: u32 = 2;
@@ -21,6 +23,11 @@ pub const PERMITS: u32 = 2;
 pub const RESIZED: &str = "/permits";
 /// The number of permits that it has until somebody changes it, and the most that it ever has.
 pub const RESIZED_MAX: u32 = 3;
+
+/// The semaphore with more permits than a waiter watches znodes for.
+pub const WIDE: &str = "/wide";
+/// The number of its permits.
+pub const WIDE_PERMITS: u32 = 17;
 
 /// The path of the exclusive lock.
 pub const EXCLUSIVE: &str = "/exclusive/lock";
@@ -45,6 +52,13 @@ pub enum LockKind {
     Named,
 }
 
+/// How long it takes at most until those who wait for the loss of a lock know that it was released.
+const UNHEARD_MAX: Duration = Duration::from_secs(1);
+/// The root of some handles, below which both fair locks are.
+pub const ROOT: &str = "/locks";
+/// The usual policy.
+const GO_ON: AtRiskPolicy = AtRiskPolicy::GoOn;
+
 /// All kinds of locks.
 pub(super) const LOCK_KINDS: [LockKind; 7] = [
     LockKind::Fair,
@@ -63,22 +77,37 @@ type Acquiring<K> = Pin<Box<dyn Future<Output = Result<Option<Guard<K>>, LockErr
 pub(super) async fn use_lock(task: &mut Task, kind: LockKind) {
     let client = task.client.clone();
     let check = task.draw.pick(&[Some(Duration::from_secs(30)), None]);
+    let check = if task.aside().chance(30) { Some(Duration::from_secs(7)) } else { check };
     let policy =
         task.draw.pick(&[AtRiskPolicy::GoOn, AtRiskPolicy::GoOn, AtRiskPolicy::TreatAsLost]);
     let path = task.draw.pick(&["/locks/a", "/locks/b"]);
     match kind {
         LockKind::Fair => {
-            let built = FairLock::builder(&client, path)
+            let mut used = Use::of(path, Share::Alone, policy);
+            let (mut face, mut own) = (client, path);
+            // A handle with another root speaks of the same lock.
+            if task.aside().chance(30)
+                && let (Ok(rooted), Some(rest)) = (face.rooted_at(ROOT), path.strip_prefix(ROOT))
+            {
+                (face, own, used.root) = (rooted, rest, ROOT);
+            }
+            let built = FairLock::builder(&face, own)
                 .and_then(|lock| lock.watch_check(check).at_risk(policy).build());
             let Ok(lock) = built else { unreachable!("the options are valid") };
-            take(task, path, Share::Alone, || lock.acquire(), || lock.try_acquire()).await;
+            take(task, &used, || lock.acquire(), || lock.try_acquire()).await;
         }
         LockKind::Exclusive => {
             let path = EXCLUSIVE;
             let built = ExclusiveLock::builder(&client, path)
                 .and_then(|lock| lock.watch_check(check).at_risk(policy).build());
             let Ok(lock) = built else { unreachable!("the options are valid") };
-            take(task, path, Share::Alone, || lock.acquire(), || lock.try_acquire()).await;
+            take(
+                task,
+                &Use::of(path, Share::Alone, policy),
+                || lock.acquire(),
+                || lock.try_acquire(),
+            )
+            .await;
         }
         LockKind::ReadWrite => {
             let path = "/rw";
@@ -87,9 +116,15 @@ pub(super) async fn use_lock(task: &mut Task, kind: LockKind) {
             let Ok(lock) = built else { unreachable!("the options are valid") };
             if task.draw.chance(60) {
                 let (acquire, attempt) = (|| lock.read(), || lock.try_read());
-                take_unfenced(task, path, Share::Reader, acquire, attempt).await;
+                take_unfenced(task, &Use::of(path, Share::Reader, policy), acquire, attempt).await;
             } else {
-                take(task, path, Share::Alone, || lock.write(), || lock.try_write()).await;
+                take(
+                    task,
+                    &Use::of(path, Share::Alone, policy),
+                    || lock.write(),
+                    || lock.try_write(),
+                )
+                .await;
             }
         }
         LockKind::Semaphore => {
@@ -98,17 +133,33 @@ pub(super) async fn use_lock(task: &mut Task, kind: LockKind) {
                 .and_then(|lock| lock.permits(PERMITS).watch_check(check).at_risk(policy).build());
             let Ok(lock) = built else { unreachable!("the options are valid") };
             let share = Share::Permit(usize::try_from(PERMITS).unwrap_or(1));
-            take_unfenced(task, path, share, || lock.acquire(), || lock.try_acquire()).await;
+            take_unfenced(
+                task,
+                &Use::of(path, share, policy),
+                || lock.acquire(),
+                || lock.try_acquire(),
+            )
+            .await;
         }
         LockKind::Election => {
             let path = "/election";
             let built = Election::builder(&client, path)
                 .and_then(|lock| lock.watch_check(check).at_risk(policy).build());
             let Ok(lock) = built else { unreachable!("the options are valid") };
-            if task.world.plan.is_mortal(task.who.client) && task.draw.chance(40) {
+            if task.aside().chance(10) {
+                return ask_for_the_leader(task, path, &lock).await;
+            }
+            let leads = task.world.plan.is_mortal(task.who.client) && task.draw.chance(40);
+            if leads || task.aside().chance(15) {
                 return lead(task, path, &lock).await;
             }
-            take(task, path, Share::Alone, || lock.campaign(), || lock.try_campaign()).await;
+            take(
+                task,
+                &Use::of(path, Share::Alone, policy),
+                || lock.campaign(),
+                || lock.try_campaign(),
+            )
+            .await;
         }
         LockKind::Named => {
             let Ok(locks) = NamedLocks::new(&client, "/named") else {
@@ -117,9 +168,23 @@ pub(super) async fn use_lock(task: &mut Task, kind: LockKind) {
             let name = task.draw.pick(&["order/1", "order/2"]);
             let Ok(lock) = locks.lock(name) else { unreachable!("the name is valid") };
             let path = format!("/named/{name}");
-            take(task, &path, Share::Alone, || lock.acquire(), || lock.try_acquire()).await;
+            take(
+                task,
+                &Use::of(&path, Share::Alone, GO_ON),
+                || lock.acquire(),
+                || lock.try_acquire(),
+            )
+            .await;
         }
         LockKind::Multi => use_both(task).await,
+    }
+}
+
+/// Asks once who leads.
+async fn ask_for_the_leader(task: &mut Task, name: &str, lock: &Election) {
+    let called = task.call_within("leader", name, lock.leader()).await;
+    if let Some(leader) = called.done().flatten() {
+        task.push(What::Named { path: leader.path });
     }
 }
 
@@ -127,7 +192,7 @@ pub(super) async fn use_lock(task: &mut Task, kind: LockKind) {
 async fn lead(task: &mut Task, name: &str, lock: &Election) {
     let longest = task.draw.pick(&[3_000, 40_000]);
     let duration = task.draw.ms(1, longest);
-    let body_of = &*task;
+    let (body_of, ran_lost) = (&*task, Cell::new(false));
     let leading = lock.run_while_leader(async |leadership| {
         let _kept = body_of.world.trouble.keep(leadership.path());
         let id = body_of.id();
@@ -136,12 +201,25 @@ async fn lead(task: &mut Task, name: &str, lock: &Election) {
         let (lock, zxid) = (name.to_owned(), body_of.zxid());
         let (path, token, share) = (Some(path), Some(token), Share::Alone);
         body_of.push(What::Granted { lock, guard: id, share, path, token, is_held, zxid });
-        let (session, is_held) =
-            (body_of.leased(leadership.session()), body_of.reliance(leadership));
-        body_of.register(name, id, share, session, is_held);
-        body_of.hold_for(duration).await;
+        let leased = body_of.leased(leadership.session());
+        let znode = Some((leadership.path().to_owned(), token));
+        let guarded =
+            Guarded { lock: name, guard: id, share, leased, znode, is_lost_at_risk: false };
+        body_of.register(guarded, body_of.reliance(leadership));
+        let mut working = pin!(body_of.hold_for(duration));
+        poll_fn(|cx| {
+            // Nothing else runs between the look of the library at its lock and this one.
+            if matches!(leadership.state(), LockState::Lost(_)) {
+                ran_lost.set(true);
+            }
+            working.as_mut().poll(cx)
+        })
+        .await;
     });
     body_of.call_to_end("lead", name, leading).await;
+    if ran_lost.get() {
+        task.push(What::RanLost { lock: name.to_owned() });
+    }
     task.world.registry.look();
 }
 
@@ -154,46 +232,94 @@ pub(super) async fn use_permits(task: &mut Task) {
     let Ok(mut lock) = built else { unreachable!("the options are valid") };
     if task.draw.chance(75) {
         let share = Share::Permit(usize::try_from(RESIZED_MAX).unwrap_or(1));
-        return take_unfenced(task, RESIZED, share, || lock.acquire(), || lock.try_acquire()).await;
+        let (acquire, attempt) = (|| lock.acquire(), || lock.try_acquire());
+        return take_unfenced(task, &Use::of(RESIZED, share, GO_ON), acquire, attempt).await;
     }
     let permits = task.draw.pick(&[1, 1, 2, RESIZED_MAX]);
     let (change, from) = (task.id(), task.zxid());
     task.push(What::Resizing { change, permits, from });
-    let called = task.call("set_permits", RESIZED, None, lock.set_permits(permits)).await;
+    let called = task.call_within("set_permits", RESIZED, lock.set_permits(permits)).await;
     if called.done().is_some() {
         task.push(What::Resized { change, to: task.zxid() });
     }
 }
 
+/// Takes several permits of the wide semaphore, and gives them back.
+pub(super) async fn crowd(task: &mut Task) {
+    let built = Semaphore::builder(&task.client, WIDE)
+        .and_then(|lock| lock.permits(WIDE_PERMITS).watch_check(None).build());
+    let Ok(lock) = built else { unreachable!("the options are valid") };
+    let share = Share::Permit(usize::try_from(WIDE_PERMITS).unwrap_or(1));
+    let mut kept = Vec::new();
+    for _ in 0..task.draw.size(3, 9) {
+        // All may wait for each other.
+        let limit = task.draw.ms(100, 20_000);
+        let acquire = lock.acquire().timeout(limit).into_future();
+        let Some(guard) = task.call("acquire", WIDE, Some(limit), acquire).await.done() else {
+            break;
+        };
+        let (id, zxid) = (task.id(), task.zxid());
+        let is_held = guard.state() == LockState::Held;
+        let (name, path) = (WIDE.to_owned(), Some(guard.path().to_owned()));
+        let token = None;
+        task.push(What::Granted { lock: name, guard: id, share, path, token, is_held, zxid });
+        let leased = task.leased(guard.session());
+        let znode = Some((guard.path().to_owned(), None));
+        let guarded =
+            Guarded { lock: WIDE, guard: id, share, leased, znode, is_lost_at_risk: false };
+        task.register(guarded, task.reliance(&guard));
+        kept.push((task.world.trouble.keep(guard.path()), guard));
+    }
+    task.hold().await;
+    for (_kept, guard) in kept {
+        task.call_within("release", WIDE, guard.release()).await;
+    }
+    task.world.registry.look();
+}
+
+/// What a caller takes.
+#[derive(Clone, Copy)]
+struct Use<'a> {
+    name: &'a str,
+    share: Share,
+    policy: AtRiskPolicy,
+    /// The root of the handle from which the lock was built.
+    root: &'static str,
+}
+
+impl<'a> Use<'a> {
+    fn of(name: &'a str, share: Share, policy: AtRiskPolicy) -> Self {
+        Self { name, share, policy, root: "" }
+    }
+}
+
 async fn take<K: Kind + Fenced>(
     task: &mut Task,
-    name: &str,
-    share: Share,
+    used: &Use<'_>,
     acquire: impl Fn() -> Acquire<K>,
     attempt: impl Fn() -> TryAcquire<K>,
 ) {
     let token = |guard: &Guard<K>| Some(guard.fencing_token().get());
-    take_with(task, name, share, token, acquire, attempt).await;
+    take_with(task, used, token, acquire, attempt).await;
 }
 
 async fn take_unfenced<K: Kind>(
     task: &mut Task,
-    name: &str,
-    share: Share,
+    used: &Use<'_>,
     acquire: impl Fn() -> Acquire<K>,
     attempt: impl Fn() -> TryAcquire<K>,
 ) {
-    take_with(task, name, share, |_| None, acquire, attempt).await;
+    take_with(task, used, |_| None, acquire, attempt).await;
 }
 
 async fn take_with<K: Kind>(
     task: &mut Task,
-    name: &str,
-    share: Share,
+    used: &Use<'_>,
     token: impl Fn(&Guard<K>) -> Option<i64>,
     acquire: impl Fn() -> Acquire<K>,
     attempt: impl Fn() -> TryAcquire<K>,
 ) {
+    let Use { name, share, policy, root } = *used;
     let timeout = task.timeout();
     let (what, acquiring): (_, Acquiring<K>) = if task.draw.chance(20) {
         let mut attempt = attempt();
@@ -210,27 +336,46 @@ async fn take_with<K: Kind>(
         ("acquire", Box::pin(async move { acquiring.await.map(Some) }))
     };
     let Some(Some(guard)) = task.call(what, name, timeout, acquiring).await.done() else { return };
-    let _kept = task.world.trouble.keep(guard.path());
+    let at = format!("{root}{}", guard.path());
+    let _kept = task.world.trouble.keep(&at);
     let id = task.id();
     let is_held = guard.state() == LockState::Held;
-    let (lock, path) = (name.to_owned(), Some(guard.path().to_owned()));
+    let (lock, path) = (name.to_owned(), Some(at.clone()));
     let (token, zxid) = (token(&guard), task.zxid());
     task.push(What::Granted { lock, guard: id, share, path, token, is_held, zxid });
-    let (session, is_held) = (task.leased(guard.session()), task.reliance(&guard));
-    task.register(name, id, share, session, is_held);
-    keep(task, name, &guard).await;
+    let leased = task.leased(guard.session());
+    let znode = Some((at.clone(), token));
+    let is_lost_at_risk = policy == AtRiskPolicy::TreatAsLost;
+    let guarded = Guarded { lock: name, guard: id, share, leased, znode, is_lost_at_risk };
+    task.register(guarded, task.reliance(&guard));
+    keep(task, name, &guard, (at, token)).await;
+    let lost = guard.lost();
     if task.draw.chance(80) {
-        task.call("release", name, None, guard.release()).await;
+        task.call_within("release", name, guard.release()).await;
     } else {
         drop(guard);
     }
     task.world.registry.look();
+    // Whoever waits for the loss is told that there is nothing left to lose.
+    if tokio::time::timeout(UNHEARD_MAX, lost).await.is_err() {
+        task.push(What::Unheard { lock: name.to_owned() });
+    }
 }
 
-async fn keep<K: Kind>(task: &mut Task, name: &str, guard: &Guard<K>) {
+async fn keep<K: Kind>(
+    task: &mut Task,
+    name: &str,
+    guard: &Guard<K>,
+    znode: (String, Option<i64>),
+) {
+    let (path, token) = znode;
     match task.draw.between(0, 3) {
         0 => {
-            task.call("validate", name, None, guard.validate()).await;
+            let from = task.zxid();
+            if task.call_within("validate", name, guard.validate()).await.done().is_some() {
+                let (lock, to) = (name.to_owned(), task.zxid());
+                task.push(What::Validated { lock, path, token, from, to });
+            }
             task.hold().await;
         }
         1 => {
@@ -251,7 +396,8 @@ async fn use_both(task: &mut Task) {
     let [Ok(a), Ok(b)] = paths.map(|path| FairLock::new(&task.client, path)) else {
         unreachable!("the paths are valid")
     };
-    let Ok(both) = MultiLock::builder().with(&b).with(&a).build() else {
+    let (first, last) = if task.aside().chance(50) { (&a, &b) } else { (&b, &a) };
+    let Ok(both) = MultiLock::builder().with(first).with(last).build() else {
         unreachable!("the locks are different")
     };
     let timeout = task.timeout();
@@ -273,9 +419,10 @@ async fn use_both(task: &mut Task) {
         let asked = Arc::clone(&kept);
         let is_held = move || {
             let guard = asked.lock().unwrap_or_else(PoisonError::into_inner);
-            guard.as_ref().map(|guard: &zk_recipes::MultiGuard| guard.state() == LockState::Held)
+            guard.as_ref().map(|guard: &zk_recipes::MultiGuard| Standing::from(guard.state()))
         };
-        let (lock, share, is_held_now) = (path.to_owned(), Share::Alone, is_held() == Some(true));
+        let is_held_now = is_held().is_some_and(|standing| standing.is_relied_on);
+        let (lock, share) = (path.to_owned(), Share::Alone);
         task.push(What::Granted {
             lock,
             guard: id,
@@ -285,12 +432,15 @@ async fn use_both(task: &mut Task) {
             is_held: is_held_now,
             zxid: task.zxid(),
         });
-        task.register(path, id, share, None, is_held);
+        let (leased, znode) = (None, None);
+        let guarded =
+            Guarded { lock: path, guard: id, share, leased, znode, is_lost_at_risk: false };
+        task.register(guarded, is_held);
     }
     task.hold().await;
     let Some(guard) = take(&kept) else { return };
     if task.draw.chance(80) {
-        task.call("release", "both", None, guard.release()).await;
+        task.call_within("release", "both", guard.release()).await;
     } else {
         drop(guard);
     }

@@ -1,12 +1,13 @@
 //! The program of a run: clients and tasks that use the recipes, drawn from the seed.
 
 pub mod barriers;
-mod caches;
+pub mod caches;
 pub mod ends;
 pub mod focus;
 pub mod groups;
 mod guards;
 pub mod hosts;
+pub mod identities;
 pub mod locks;
 mod named;
 pub mod queue;
@@ -103,6 +104,12 @@ pub enum Job {
     Changes,
     /// Uses operations that settle.
     Settle,
+    /// Turns write locks into read locks.
+    Downgrade,
+    /// Takes several permits of a semaphore that has many.
+    Crowd,
+    /// Hands over several creates at once.
+    Pipe,
 }
 
 impl Job {
@@ -378,6 +385,7 @@ async fn work(task: &mut Task, jobs: &[Job], steps: u64) {
         if task.is_calm() {
             return;
         }
+        identities::change(task).await;
         match task.draw.pick(jobs) {
             Job::Lock(kind) => locks::use_lock(task, kind).await,
             Job::Put => queue::put(task).await,
@@ -395,6 +403,9 @@ async fn work(task: &mut Task, jobs: &[Job], steps: u64) {
             Job::Options => queue::use_options(task).await,
             Job::Permits => locks::use_permits(task).await,
             Job::Settle => settled::settle(task).await,
+            Job::Downgrade => guards::downgrade(task).await,
+            Job::Crowd => locks::crowd(task).await,
+            Job::Pipe => values::pipe(task).await,
             Job::Cache | Job::Group | Job::Observe | Job::Changes => {
                 unreachable!("followers have this job")
             }

@@ -6,7 +6,7 @@ use zk_recipes::{
     TransactionError, ValueError, WorkQueueError,
 };
 
-use zk_session::MultiError;
+use zk_session::{AuthError, MultiError};
 
 use crate::history::{Failure, Told};
 
@@ -42,9 +42,22 @@ impl Named for OpError {
     }
 }
 
+impl Named for AuthError {
+    fn failure(&self) -> Failure {
+        match self {
+            Self::Closed => Failure::Closed,
+            Self::TimedOut { .. } => Failure::TimedOut,
+            // Each of some connections in a row has ended before.
+            Self::Unanswered { .. } => Failure::ConnectionLoss,
+            other => Failure::Other(other.to_string()),
+        }
+    }
+}
+
 impl Named for LockError {
     fn failure(&self) -> Failure {
         match self {
+            Self::ChrootMissing { .. } => Failure::NoRoot,
             Self::Closed => Failure::Closed,
             Self::Lost(_) => Failure::Lost,
             Self::NoLease(_) => Failure::NoLease,
@@ -72,7 +85,9 @@ impl Named for WorkQueueError {
     fn failure(&self) -> Failure {
         match self {
             Self::Full { .. } => Failure::Full,
-            Self::ItemGone { .. } => Failure::Changed,
+            Self::Blocked { .. } | Self::HasChildren { .. } | Self::ItemGone { .. } => {
+                Failure::Changed
+            }
             Self::LeaseLost(_) => Failure::Lost,
             Self::Unknown { .. } => Failure::Undecided,
             Self::QueueExhausted { .. } => Failure::Exhausted,

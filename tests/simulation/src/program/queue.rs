@@ -6,14 +6,17 @@ use std::time::Duration;
 
 use zk_recipes::{Leased, LockState, WorkQueue};
 
-use super::task::{TIMEOUT_MAX, Task};
+use super::task::{Called, TIMEOUT_MAX, Task};
 use crate::history::{Id, Share, Told, What};
+use crate::world::registry::{Guarded, Standing};
 
 /// The directory of the queue.
 pub const QUEUE: &str = "/queue";
 
 /// How many items a queue may have that has a limit.
 const LIMIT: usize = 3;
+/// How many round trips there are between the last acknowledgements and the end of their leases.
+const ROUND_TRIPS: u64 = 3;
 /// By how much longer a lease may look as if it were held.
 const LEASE_SLACK: Duration = Duration::from_millis(500);
 
@@ -29,7 +32,7 @@ pub async fn put(task: &mut Task) {
     if task.draw.chance(20) {
         put = put.priority(task.draw.pick(&[0, 1, 100, 200, 999]));
     }
-    let told = task.call("put", QUEUE, None, put.into_future()).await.told();
+    let told = task.call_within("put", QUEUE, put).await.told();
     for item in items {
         task.push(What::Put { queue: QUEUE.to_owned(), item, told });
     }
@@ -41,7 +44,11 @@ pub async fn take(task: &mut Task) {
     let timeout = task.draw.ms(1, u64::try_from(TIMEOUT_MAX.as_millis()).unwrap_or(1));
     let taken = match task.draw.between(0, 3) {
         0 => {
+            let from = task.zxid();
             let called = task.call("try_take", QUEUE, None, queue.try_take()).await;
+            if matches!(called, Called::Done(None)) {
+                task.push(What::SaidEmpty { from, to: task.zxid() });
+            }
             called.done().flatten().into_iter().collect()
         }
         1 => {
@@ -60,10 +67,10 @@ pub async fn take(task: &mut Task) {
     for kept in kept {
         let Some(item) = kept.take() else { continue };
         if task.draw.chance(70) || task.is_calm() {
-            let told = task.call("ack", QUEUE, None, item.ack()).await.told();
+            let told = task.call_within("ack", QUEUE, item.ack()).await.told();
             task.push(kept.acked(told));
         } else if task.draw.chance(50) {
-            task.call("give_back", QUEUE, None, item.give_back()).await;
+            task.call_within("give_back", QUEUE, item.give_back()).await;
         } else {
             drop(item);
         }
@@ -90,23 +97,37 @@ pub async fn use_options(task: &mut Task) {
     let Some(item) = task.call("take", QUEUE, Some(timeout), take).await.done() else { return };
     let taken = task.world.history.now();
     let kept = Kept::new(task, item);
-    if task.draw.chance(50) {
+    let mut aside = task.aside();
+    if aside.chance(35) {
+        // Its acknowledgement takes about as long as the lease goes on.
+        let early = aside.ms(1, ROUND_TRIPS * ms(task.world.plan.round_trip_max()).max(5));
+        let ends_at = taken + lease_for;
+        task.hold_for(ends_at.saturating_sub(task.world.history.now() + early)).await;
+    } else if task.draw.chance(50) {
         let longer = task.draw.ms(1_000, 10_000);
         task.hold_for(lease_for + longer).await;
     } else {
         task.hold().await;
     }
     let Some(item) = kept.take() else { return };
+    let left = (taken + lease_for + LEASE_SLACK).saturating_sub(task.world.history.now());
+    if item.remaining().is_some_and(|remaining| remaining > left) {
+        task.push(What::Hung { item: kept.item.clone() });
+    }
     // The client ends the lease, and its task may run after this one.
     let is_over = task.world.history.now() > taken + lease_for + LEASE_SLACK;
     if is_over && !matches!(item.state(), LockState::Lost(_)) {
         task.push(What::Hung { item: kept.item.clone() });
     }
-    let told = task.call("ack", QUEUE, None, item.ack()).await.told();
+    let told = task.call_within("ack", QUEUE, item.ack()).await.told();
     if is_over && told == Told::Applied {
         task.push(What::Hung { item: kept.item.clone() });
     }
     task.push(kept.acked(told));
+}
+
+fn ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Puts an item into a queue that is full with few of them.
@@ -115,8 +136,7 @@ async fn put_within(task: &mut Task, queue: &WorkQueue) {
     let items = task.world.server.children(&format!("{QUEUE}/entries")).unwrap_or_default();
     let items = items.iter().filter(|name| name.starts_with("entry-")).count();
     let from = task.zxid();
-    let put = queue.put(item.clone()).into_future();
-    let told = task.call("put_within", QUEUE, None, put).await.told();
+    let told = task.call_within("put_within", QUEUE, queue.put(item.clone())).await.told();
     if told == Told::Applied {
         task.push(What::PutWithin { limit: LIMIT, items, from, to: task.zxid() });
     }
@@ -145,15 +165,25 @@ impl Kept {
         let is_held = leased.state() == LockState::Held;
         let name = format!("{QUEUE} {item}");
         let (queue, share) = (QUEUE.to_owned(), Share::Alone);
-        task.push(What::Taken { queue, item: item.clone(), lease, token, is_held });
+        let at = leased.path().to_owned();
+        task.push(What::Taken { queue, item: item.clone(), path: at, lease, token, is_held });
         let (lock, token) = (name.clone(), Some(token));
         let (path, zxid) = (None, task.zxid());
         task.push(What::Granted { lock, guard: lease, share, path, token, is_held, zxid });
         let leased = Arc::new(Mutex::new(Some(leased)));
         let asked = Arc::clone(&leased);
-        task.register(&name, lease, share, None, move || {
+        let (leased_by, znode) = (None, None);
+        let guarded = Guarded {
+            lock: &name,
+            guard: lease,
+            share,
+            leased: leased_by,
+            znode,
+            is_lost_at_risk: false,
+        };
+        task.register(guarded, move || {
             let leased = asked.lock().unwrap_or_else(PoisonError::into_inner);
-            leased.as_ref().map(|leased| leased.state() == LockState::Held)
+            leased.as_ref().map(|leased| Standing::from(leased.state()))
         });
         Self { item, lease, leased }
     }

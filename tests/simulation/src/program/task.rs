@@ -6,15 +6,16 @@ use std::time::Duration;
 
 use jute_codec::SessionId;
 use zk_recipes::kind::Kind;
-use zk_recipes::{Client, Guard, LockState, SessionState};
+use zk_recipes::{Client, Guard, LockState, ScopedCall, SessionState};
 use zk_tests::scene::poll_times;
 
 use super::named::Named;
 use crate::draw::Draw;
-use crate::history::{End, Failure, Id, Share, Told, What, Who};
+use crate::history::{End, Failure, Id, Told, What, Who};
 use crate::world::World;
 use crate::world::clients::Life;
 use crate::world::plan::FaultKind;
+use crate::world::registry::{Guarded, Standing};
 
 /// The longest time for which a task keeps something once the faults have stopped.
 pub const CALM_HOLD_MAX: Duration = Duration::from_millis(500);
@@ -22,6 +23,10 @@ pub const CALM_HOLD_MAX: Duration = Duration::from_millis(500);
 const HASTY_MS: [u64; 4] = [10, 10, 100, 2_000];
 /// For how long a patient task keeps something.
 const LONG_MS: (u64, u64) = (5_000, 40_000);
+/// The longest timeouts of calls that give something up, or prove something.
+const SHORT_MS: [u64; 4] = [1, 50, 1_000, 20_000];
+/// Chosen once, so that what was added last draws nothing that others draw.
+const ASIDE_SALT: u64 = 0xa51de;
 /// The longest timeout of a call that only another call can end.
 pub const TIMEOUT_MAX: Duration = Duration::from_secs(20);
 
@@ -119,6 +124,27 @@ impl Task {
         self.call_until(name, on, timeout, polls, future, std::future::pending()).await
     }
 
+    /// Makes a call in the same way. In some worlds, such calls have timeouts too.
+    pub async fn call_within<T, E: Named, O: Copy + Unpin>(
+        &mut self,
+        name: &'static str,
+        on: &str,
+        call: ScopedCall<'_, T, E, O>,
+    ) -> Called<T> {
+        let mut draw = self.aside();
+        if !self.world.plan.has_deadlines || draw.chance(50) {
+            return self.call(name, on, None, call).await;
+        }
+        let longest = draw.pick(&SHORT_MS);
+        let timeout = draw.ms(0, longest);
+        self.call(name, on, Some(timeout), call.timeout(timeout)).await
+    }
+
+    /// Returns draws of their own for what was added last, so that the others stay what they were.
+    pub fn aside(&self) -> Draw {
+        Draw::new(self.draw.clone().seed() ^ ASIDE_SALT)
+    }
+
     /// Awaits a call of the library and records how it has ended.
     pub async fn call_to_end<T, E: Named>(
         &self,
@@ -126,7 +152,19 @@ impl Task {
         on: &str,
         future: impl Future<Output = Result<T, E>>,
     ) -> Called<T> {
-        self.call_until(name, on, None, usize::MAX, future, std::future::pending()).await
+        self.call_beside(name, on, None, future).await
+    }
+
+    /// Awaits a call of the library, perhaps beside others of the same task, and records how it has
+    /// ended.
+    pub async fn call_beside<T, E: Named>(
+        &self,
+        name: &'static str,
+        on: &str,
+        timeout: Option<Duration>,
+        future: impl Future<Output = Result<T, E>>,
+    ) -> Called<T> {
+        self.call_until(name, on, timeout, usize::MAX, future, std::future::pending()).await
     }
 
     async fn call_until<T, E: Named>(
@@ -313,15 +351,21 @@ impl Task {
 
     /// Says whether the caller may rely on this guard: it is held, or it is at risk and its lease has
     /// not ended, as `Guard::remaining` says.
-    pub fn reliance<K: Kind>(&self, guard: &Guard<K>) -> impl Fn() -> Option<bool> + Send + use<K> {
+    pub fn reliance<K: Kind>(
+        &self,
+        guard: &Guard<K>,
+    ) -> impl Fn() -> Option<Standing> + Send + use<K> {
         let status = guard.status();
         let client = self.has_lease().then(|| self.client.clone());
         move || {
             let is_leased = client.as_ref().is_some_and(|it| it.status().is_leased(it.now()));
-            status.state().map(|state| match state {
-                LockState::Held => true,
-                LockState::AtRisk => is_leased,
-                LockState::Lost(_) => false,
+            status.state().map(|state| {
+                let is_relied_on = match state {
+                    LockState::Held => true,
+                    LockState::AtRisk => is_leased,
+                    LockState::Lost(_) => false,
+                };
+                Standing { state, is_relied_on }
             })
         }
     }
@@ -331,15 +375,12 @@ impl Task {
     /// given to somebody else.
     pub fn register(
         &self,
-        lock: &str,
-        guard: Id,
-        share: Share,
-        leased: Option<(SessionId, Client)>,
-        is_held: impl Fn() -> Option<bool> + Send + 'static,
+        guarded: Guarded<'_>,
+        asks: impl Fn() -> Option<Standing> + Send + 'static,
     ) {
         let world = &self.world;
         if self.has_lease() || !world.plan.faults.contains(&FaultKind::CutOff) {
-            world.registry.add(lock, guard, share, leased, self.life.clone(), is_held);
+            world.registry.add(guarded, self.life.clone(), asks);
         }
     }
 

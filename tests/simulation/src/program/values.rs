@@ -1,12 +1,19 @@
 //! Uses of a counter and of a shared value, and operations without a recipe.
 
+use std::future::{Future as _, poll_fn};
+use std::task::Poll;
 use std::time::Duration;
 
 use jute_codec::SessionId;
-use zk_recipes::{Client, Counter, CreateMode, Multi, SettledClient, SharedValue};
+use zk_recipes::{
+    Cache, Client, Counter, CreateMode, Multi, SessionState, SettledClient, SharedValue,
+};
 
-use super::task::Task;
-use crate::history::What;
+use zk_session::Limits;
+
+use super::task::{Called, Task};
+use crate::history::{Failure, Piped, Told, What};
+use crate::world::trouble::{ViewOf, znode_text};
 
 /// The path of the counter.
 pub const COUNTER: &str = "/values/counter";
@@ -77,6 +84,13 @@ async fn create_settled(task: &mut Task, path: String, timeout: Option<Duration>
         unreachable!("the path is valid")
     };
     let mode = task.draw.pick(&[CreateMode::Persistent, CreateMode::Ephemeral]);
+    let session = task.client.session_id();
+    if let Some(session) = session.filter(|_| mode == CreateMode::Ephemeral)
+        && task.client.state() == SessionState::Connected
+    {
+        // It is created in this session or not at all.
+        task.push(What::Bound { path: path.clone(), session });
+    }
     let create = settled.create(&path, "created", mode);
     let create = if let Some(timeout) = timeout { create.timeout(timeout) } else { create };
     let told = task.call("create_settled", &path, timeout, create).await.told();
@@ -91,6 +105,46 @@ async fn create_in(task: &mut Task, path: String, session: SessionId) {
     let commit = task.client.commit_in(session, multi);
     let told = task.call("commit_in", &path, None, commit).await.told();
     task.push(What::Wrote { path, told });
+}
+
+/// Hands over several creates at once, perhaps with a handle that sends one at a time.
+pub async fn pipe(task: &mut Task) {
+    let is_single = task.draw.chance(50);
+    let client = if is_single {
+        task.client.with_limits(Limits::new().in_flight(1))
+    } else {
+        task.client.clone()
+    };
+    let paths: Vec<String> =
+        (0..task.draw.size(2, 5)).map(|_| format!("/plain-{}", task.id())).collect();
+    let timeouts: Vec<Option<Duration>> =
+        paths.iter().map(|_| task.draw.chance(20).then(|| task.draw.ms(1, 2_000))).collect();
+    let mut creates = Vec::new();
+    for (path, timeout) in paths.iter().zip(timeouts) {
+        let create = client.create(path, "created", CreateMode::Persistent);
+        let create = if let Some(timeout) = timeout { create.timeout(timeout) } else { create };
+        creates.push(Box::pin(task.call_beside("create", path, timeout, create)));
+    }
+    let mut ends: Vec<Option<Called<_>>> = creates.iter().map(|_| None).collect();
+    poll_fn(|cx| {
+        for (create, end) in creates.iter_mut().zip(&mut ends).filter(|(_, end)| end.is_none()) {
+            if let Poll::Ready(called) = create.as_mut().poll(cx) {
+                *end = Some(called);
+            }
+        }
+        if ends.iter().all(Option::is_some) { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    let ends: Vec<Called<_>> = ends.into_iter().flatten().collect();
+    for (path, called) in paths.iter().zip(&ends) {
+        task.push(What::Wrote { path: path.clone(), told: called.told() });
+    }
+    let piped = ends.iter().map(|called| match called {
+        Called::Failed(Failure::ConnectionLoss, Told::Unknown) => Piped::Lost,
+        _ => Piped::Other,
+    });
+    let creates = paths.iter().cloned().zip(piped).collect();
+    task.push(What::Piped { creates, is_single });
 }
 
 /// Changes something in the tree that caches follow.
@@ -122,28 +176,65 @@ pub async fn change_tree(task: &mut Task) {
     }
 }
 
+/// Follows a part of the tree with a cache that is soon dropped.
+async fn follow_briefly(task: &mut Task) {
+    let built = Cache::children(&task.client, &format!("{TREE}/1")).build();
+    let Ok(mut cache) = built else { unreachable!("the path is valid") };
+    tokio::select! {
+        biased;
+        // Other caches are judged by what they show.
+        _ = cache.complete() => {}
+        () = task.hold() => return,
+    }
+    task.hold().await;
+}
+
 /// Watches something in the tree that caches follow, sometimes with the same client.
 async fn watch_tree(task: &mut Task, client: &Client, path: &str, timeout: Option<Duration>) {
     const NAME: &str = "read_and_watch";
-    let watcher = match task.draw.between(0, 2) {
+    if task.aside().chance(25) {
+        return follow_briefly(task).await;
+    }
+    let (of, watched) = match task.draw.between(0, 2) {
         0 => {
             let reading = client.get_data_and_watch(path);
-            task.call(NAME, path, timeout, reading).await.done().map(|(_, watcher)| watcher)
+            let read = task.call(NAME, path, timeout, reading).await.done();
+            (ViewOf::Znode, read.map(|((_, stat), watcher)| (Some(stat), watcher)))
         }
         1 => {
-            let reading = client.get_children_and_watch(path);
-            task.call(NAME, path, timeout, reading).await.done().map(|(_, watcher)| watcher)
+            let reading = client.get_children_with_stat_and_watch(path);
+            let read = task.call(NAME, path, timeout, reading).await.done();
+            (ViewOf::Children, read.map(|((_, stat), watcher)| (Some(stat), watcher)))
         }
         _ => {
             let reading = client.exists_and_watch(path);
-            task.call(NAME, path, timeout, reading).await.done().map(|(_, watcher)| watcher)
+            (ViewOf::Znode, task.call(NAME, path, timeout, reading).await.done())
         }
     };
-    let Some(mut watcher) = watcher else { return };
-    tokio::select! {
+    let Some((stat, mut watcher)) = watched else { return };
+    let shows = task.world.trouble.view(task.id(), of, task.who.client, &task.life);
+    let (session, before) =
+        (task.client.session_id(), stat.map(|stat| (stat.czxid.0, stat.mzxid.0)));
+    let seen = stat.map(|stat| match of {
+        ViewOf::Children => znode_text((stat.czxid.0, stat.pzxid.0)),
+        _ => znode_text((stat.czxid.0, stat.mzxid.0)),
+    });
+    shows.show(path, Some(seen.unwrap_or_else(|| "nothing".to_owned())));
+    let is_told = tokio::select! {
         biased;
         // Whatever it is told, it has watched.
-        _ = watcher.changed() => {}
-        () = task.hold() => {}
+        event = watcher.changed() => event.is_ok(),
+        () = task.hold() => false,
+    };
+    drop(shows);
+    if is_told && of == ViewOf::Znode {
+        let read = task.call_to_end("read_and_watch", path, client.exists(path)).await.done();
+        // A server may show an older state in the next session.
+        if let Some(stat) = read
+            && task.client.session_id() == session
+        {
+            let after = stat.map(|stat| (stat.czxid.0, stat.mzxid.0));
+            task.push(What::ReadAgain { path: path.to_owned(), before, after });
+        }
     }
 }

@@ -3,10 +3,10 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use zk_recipes::{Election, SharedValue};
+use zk_recipes::{Election, RecipeError, SettledClient, SharedValue, ValueChanges, ZnodeChanges};
 
 use super::task::{Called, Task};
-use super::values::VALUE;
+use super::values::{MARKERS, VALUE};
 use crate::history::{Failure, What};
 use crate::world::trouble::{ViewOf, leader_text, value_text};
 
@@ -55,10 +55,8 @@ pub(super) async fn follow_value<F: Future<Output = ()>>(
     task: &mut Task,
     finished: &mut Pin<&mut F>,
 ) -> bool {
-    let Ok(value) = SharedValue::new(&task.client, VALUE) else {
-        unreachable!("the path is valid")
-    };
-    let (view, mut changes) = (task.id(), value.changes());
+    let mut changes = Changes::of(task);
+    let view = task.id();
     let shows = task.world.trouble.view(view, ViewOf::Value, task.who.client, &task.life);
     loop {
         let change = tokio::select! {
@@ -68,8 +66,7 @@ pub(super) async fn follow_value<F: Future<Output = ()>>(
             change = changes.next() => change,
         };
         match change {
-            Ok(value) => {
-                let state = value.map(|value| (value.czxid().0, value.version().0));
+            Ok(state) => {
                 shows.set(value_text(state));
                 task.push(What::Valued { view, state });
             }
@@ -84,6 +81,34 @@ pub(super) async fn follow_value<F: Future<Output = ()>>(
                 }
             }
         }
+    }
+}
+
+/// What follows the value: the recipe, or the changes of any znode.
+enum Changes {
+    Value(ValueChanges),
+    Znode(ZnodeChanges),
+}
+
+impl Changes {
+    fn of(task: &Task) -> Self {
+        if task.aside().chance(50) {
+            let settled = SettledClient::new(&task.client, MARKERS);
+            let changes = settled.and_then(|settled| settled.changes(VALUE));
+            return changes.map_or_else(|_| unreachable!("the paths are valid"), Self::Znode);
+        }
+        let value = SharedValue::new(&task.client, VALUE);
+        value.map_or_else(|_| unreachable!("the path is valid"), |it| Self::Value(it.changes()))
+    }
+
+    /// Returns the czxid and the version of the next state.
+    async fn next(&mut self) -> Result<Option<(i64, i32)>, RecipeError> {
+        Ok(match self {
+            Self::Value(changes) => changes.next().await?.map(|it| (it.czxid().0, it.version().0)),
+            Self::Znode(changes) => {
+                changes.next().await?.map(|(_, stat)| (stat.czxid.0, stat.version.0))
+            }
+        })
     }
 }
 

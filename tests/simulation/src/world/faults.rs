@@ -295,10 +295,6 @@ fn inject(world: &World, draw: &mut Draw, action: Action) -> String {
 fn refuse(world: &World, draw: &mut Draw, code: ErrorCode) -> String {
     let mut filter = Filter { op: draw.pick(&OPS), ..Filter::default() };
     let mut code = code;
-    if world.plan.is_protected && filter.op.is_none() {
-        // No server refuses credentials because it is busy, and a client believes the first refusal.
-        filter.op = Some(OpCode::CREATE2);
-    }
     if draw.chance(25) {
         // Only caches read the tree, and only this code tells them that they may not.
         code = ErrorCode::NO_AUTH;

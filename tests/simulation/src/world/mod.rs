@@ -24,6 +24,8 @@ use zk_testserver::{Reception, TestServer};
 
 use crate::draw::Draw;
 use crate::history::{History, What, Who};
+use crate::program::hosts::GONE;
+use crate::program::identities::APP;
 
 use self::clients::{Clients, Life};
 use self::freeze::Freezer;
@@ -88,6 +90,8 @@ pub struct World {
     /// The clients of the sessions.
     sessions: Mutex<BTreeMap<SessionId, usize>>,
     published: Mutex<Published>,
+    /// The versions of the configuration that clients follow, by their numbers and lives.
+    configs: Mutex<BTreeMap<(usize, u64), i64>>,
 }
 
 /// The versions of the configuration that the ensemble has published.
@@ -127,6 +131,7 @@ impl World {
             without_lease: Mutex::default(),
             sessions: Mutex::default(),
             published: Mutex::default(),
+            configs: Mutex::default(),
         }
     }
 
@@ -184,7 +189,7 @@ impl World {
             builder = builder.outstanding_limit(draw.size(20, 200));
         }
         if self.plan.is_protected {
-            builder = with_credentials(builder);
+            builder = with_credentials(builder, number);
         }
         if self.plan.blind.is_some() && !self.plan.is_blind(number) {
             builder = with_secrets(builder);
@@ -241,7 +246,7 @@ impl World {
     /// Never: the options are valid.
     pub fn observer(&self) -> Result<Client, ConfigError> {
         let builder = self.outsider();
-        if self.plan.is_protected { with_credentials(builder) } else { builder }.start()
+        if self.plan.is_protected { with_credentials(builder, 0) } else { builder }.start()
     }
 
     /// Returns a client without credentials, which has all defaults.
@@ -256,9 +261,24 @@ impl World {
     /// Keeps in mind which client has which session now.
     pub fn note_sessions(&self) {
         let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
-        let clients = self.clients.all().into_iter();
-        let now = clients.filter_map(|(number, (client, _))| Some((client.session_id()?, number)));
+        let clients = self.clients.all();
+        let now = clients
+            .iter()
+            .filter_map(|(number, (client, _))| Some((client.session_id()?, *number)));
         sessions.extend(now);
+        if !self.plan.is_followed {
+            return;
+        }
+        let mut configs = self.configs.lock().unwrap_or_else(PoisonError::into_inner);
+        for (client, (handle, life)) in clients {
+            let Some(version) = handle.health().config else { continue };
+            let newest = configs.entry((client, life.place())).or_insert(version.0);
+            if version.0 < *newest {
+                let (found, expected) = (Some(version.0), *newest);
+                self.history.note(What::Outdated { client, found, expected });
+            }
+            *newest = version.0;
+        }
     }
 
     /// Returns the clients of the sessions.
@@ -293,9 +313,20 @@ impl World {
     }
 }
 
-/// Gives a client an identity, to which all belongs that it creates.
-fn with_credentials(builder: ClientBuilder) -> ClientBuilder {
-    builder.auth("digest", "app:secret").default_acl(Acl::creator_all())
+/// Gives a client an identity, to which all belongs that it creates. Half of the clients are told so
+/// by a list, and the others for each path.
+fn with_credentials(builder: ClientBuilder, number: usize) -> ClientBuilder {
+    let builder = builder.auth(APP.0, APP.1);
+    if number.is_multiple_of(2) {
+        return builder.default_acl(Acl::creator_all());
+    }
+    // The paths are those of the servers, whatever the root of a handle.
+    builder.default_acl_by_path(|path| {
+        let is_below_a_root = ["/a", "/b"].iter().any(|own| {
+            path.strip_prefix(own).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        });
+        if is_below_a_root { Acl::open() } else { Acl::creator_all() }
+    })
 }
 
 /// Gives a client an identity. Others may do everything with what it creates but read it.
@@ -305,7 +336,7 @@ fn with_secrets(builder: ClientBuilder) -> ClientBuilder {
         entry.perms = Permissions::CREATE | Permissions::DELETE | Permissions::WRITE;
     });
     acl.extend(Acl::creator_all());
-    builder.auth("digest", "app:secret").default_acl(acl)
+    builder.auth(APP.0, APP.1).default_acl(acl)
 }
 
 /// Returns the number of a member.
@@ -319,6 +350,9 @@ async fn connect(
     life: Life,
     host: Host,
 ) -> io::Result<DuplexStream> {
+    if host.name.starts_with(GONE) {
+        return std::future::pending().await;
+    }
     let member = member(&host);
     network.note_attempt(client, member, &life);
     network.connect(client, member).await

@@ -140,6 +140,11 @@ const WATCHERS_PERCENT: u64 = 25;
 /// Chosen like `MORTAL_SALT`, when these callers were added.
 const WATCHERS_SALT: u64 = 6_818;
 
+/// How many seeds have timeouts for calls that only give something up, or prove something, in percent.
+const DEADLINES_PERCENT: u64 = 30;
+/// Chosen like `MORTAL_SALT`, when these timeouts were added.
+const DEADLINES_SALT: u64 = 5;
+
 /// The longest round trip of a world in which a lock that is held stays so while nothing goes wrong.
 const STEADY_ROUND_TRIP_MAX: Duration = Duration::from_millis(200);
 
@@ -216,6 +221,8 @@ pub struct Plan {
     pub is_steady: bool,
     /// Whether clients use the servers that the ensemble publishes.
     pub is_followed: bool,
+    /// Whether calls have timeouts that only give something up, or prove something.
+    pub has_deadlines: bool,
 }
 
 impl Plan {
@@ -276,6 +283,7 @@ impl Plan {
             has_watchers: false,
             is_steady: false,
             is_followed: false,
+            has_deadlines: false,
         };
         plan.draw_more(&mut Draw::new(draw.seed() ^ SALT))
     }
@@ -381,6 +389,8 @@ impl Plan {
         self.is_nervous = nervous.chance(NERVOUS_PERCENT);
         let mut watchers = Draw::new(draw.seed() ^ WATCHERS_SALT);
         self.has_watchers = watchers.chance(WATCHERS_PERCENT);
+        let mut deadlines = Draw::new(draw.seed() ^ DEADLINES_SALT);
+        self.has_deadlines = deadlines.chance(DEADLINES_PERCENT);
         self
     }
 

@@ -6,14 +6,48 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jute_codec::SessionId;
-use zk_recipes::Client;
+use zk_recipes::{Client, LockState};
 use zk_testserver::TestServer;
 
 use super::clients::Life;
 use crate::history::{History, Id, Share, What};
 
-/// Says whether a guard is held, or `None` if its caller has given it up.
-type Asks = Box<dyn Fn() -> Option<bool> + Send>;
+/// Says how a guard stands, or `None` if its caller has given it up.
+type Asks = Box<dyn Fn() -> Option<Standing> + Send>;
+
+/// What a guard says at one moment.
+#[derive(Clone, Copy, Debug)]
+#[allow(clippy::exhaustive_structs, reason = "programs create it")]
+pub struct Standing {
+    /// What it says.
+    pub state: LockState,
+    /// Its caller may rely on it: it is held, or at risk with a lease that has not ended.
+    pub is_relied_on: bool,
+}
+
+impl From<LockState> for Standing {
+    fn from(state: LockState) -> Self {
+        Self { state, is_relied_on: state == LockState::Held }
+    }
+}
+
+/// A guard that a caller has.
+#[derive(Debug)]
+#[allow(clippy::exhaustive_structs, reason = "programs create it")]
+pub struct Guarded<'a> {
+    /// The name of what it excludes others from.
+    pub lock: &'a str,
+    /// Its number.
+    pub guard: Id,
+    /// How it shares its lock.
+    pub share: Share,
+    /// Its session and its client, if that keeps a lease.
+    pub leased: Option<(SessionId, Client)>,
+    /// Its znode, and the transaction that has created it, as far as the caller can know them.
+    pub znode: Option<(String, Option<i64>)>,
+    /// A lock at risk counts as lost.
+    pub is_lost_at_risk: bool,
+}
 
 /// The guards of all locks and the leases of all items, by the name of what they exclude others
 /// from.
@@ -43,7 +77,12 @@ struct Entry {
     life: Option<Life>,
     /// It must be held until its caller gives it back or its client ends: nothing goes wrong.
     must_stay: Option<Life>,
+    /// Its znode, and the session that owns it.
+    znode: Option<(String, Option<i64>, SessionId)>,
+    is_lost_at_risk: bool,
     was_held: bool,
+    said_held: bool,
+    was_lost: bool,
     asks: Asks,
 }
 
@@ -56,18 +95,18 @@ impl Registry {
     /// Adds a guard, and records which guards of its lock are held now.
     pub fn add(
         &self,
-        lock: &str,
-        guard: Id,
-        share: Share,
-        leased: Option<(SessionId, Client)>,
+        guarded: Guarded<'_>,
         life: Life,
-        is_held: impl Fn() -> Option<bool> + Send + 'static,
+        asks: impl Fn() -> Option<Standing> + Send + 'static,
     ) {
+        let Guarded { lock, guard, share, leased, znode, is_lost_at_risk } = guarded;
         let mut inner = self.lock();
         let entry = inner.entry(lock.to_owned()).or_default();
         // A lease of an item ends by itself, and so does a lock that nothing renews.
         let must_stay = Some(life.clone()).filter(|_| self.is_steady && leased.is_some());
+        let has_lease = leased.is_some();
         let (session, client) = leased.unzip();
+        let znode = znode.and_then(|(path, czxid)| Some((path, czxid, session?)));
         entry.guards.push(Entry {
             guard,
             share,
@@ -75,17 +114,20 @@ impl Registry {
             client,
             life: Some(life),
             must_stay,
+            znode,
+            is_lost_at_risk: is_lost_at_risk && has_lease,
             was_held: false,
-            asks: Box::new(is_held),
+            said_held: false,
+            was_lost: false,
+            asks: Box::new(asks),
         });
-        entry.look(&self.history, lock, &self.server.sessions());
+        entry.look(&self.history, lock, &self.server);
     }
 
     /// Records for all locks which of their guards are held now.
     pub fn look(&self) {
-        let sessions = self.server.sessions();
         for (name, lock) in &mut *self.lock() {
-            lock.look(&self.history, name, &sessions);
+            lock.look(&self.history, name, &self.server);
         }
     }
 
@@ -94,12 +136,39 @@ impl Registry {
     }
 }
 
+impl Entry {
+    /// Looks whether this answer fits those before.
+    fn look(&mut self, history: &History, name: &str, standing: Standing) {
+        let (lock, guard) = (name.to_owned(), self.guard);
+        match standing.state {
+            LockState::Lost(_) => self.was_lost = true,
+            _ if std::mem::take(&mut self.was_lost) => {
+                history.note(What::Revoked { lock, guard });
+            }
+            LockState::AtRisk if self.said_held && std::mem::take(&mut self.is_lost_at_risk) => {
+                history.note(What::Dared { lock, guard });
+            }
+            LockState::Held => self.said_held = true,
+            LockState::AtRisk => {}
+        }
+    }
+}
+
 impl Lock {
-    fn look(&mut self, history: &History, name: &str, sessions: &[SessionId]) {
+    fn look(&mut self, history: &History, name: &str, server: &TestServer) {
         let mut held = Vec::new();
+        if self.guards.is_empty() && self.last.is_empty() {
+            return;
+        }
+        let sessions = server.sessions();
         self.guards.retain_mut(|entry| {
-            let Entry { guard, share, session, client, life, must_stay, was_held, asks } = entry;
-            match asks() {
+            let standing = (entry.asks)();
+            if let Some(standing) = standing {
+                entry.look(history, name, standing);
+            }
+            let Entry { guard, share, session, client, life, must_stay, znode, was_held, .. } =
+                entry;
+            match standing.map(|standing| standing.is_relied_on) {
                 Some(is_held) => {
                     let has_wavered = *was_held && !is_held;
                     *was_held |= is_held;
@@ -110,6 +179,17 @@ impl Lock {
                     if is_held && session.is_some_and(|session| !sessions.contains(&session)) {
                         let (lock, session) = (name.to_owned(), session.take());
                         history.note(What::Outlived { lock, guard: *guard, session });
+                    }
+                    let is_gone =
+                        |(path, czxid, session): &mut (String, Option<i64>, SessionId)| {
+                            let found = server.stat(path).map(|stat| stat.czxid.0);
+                            let is_own =
+                                found.is_some() && czxid.is_none_or(|it| found == Some(it));
+                            !is_own && sessions.contains(session)
+                        };
+                    if is_held && let Some((path, ..)) = znode.take_if(is_gone) {
+                        let lock = name.to_owned();
+                        history.note(What::Vanished { lock, guard: *guard, path });
                     }
                     let has_none = |client: &mut Client| !client.status().is_leased(client.now());
                     if is_held && client.take_if(has_none).is_some() {

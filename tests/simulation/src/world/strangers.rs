@@ -10,6 +10,8 @@ use jute_codec::Zxid;
 use super::{DIRECTORIES, World};
 use crate::draw::Draw;
 use crate::history::What;
+use crate::program::queue::QUEUE;
+use crate::program::values::TREE;
 
 /// The directories of contenders and items, which have numbers.
 const SEQUENCES: [&str; 9] = [
@@ -27,6 +29,9 @@ const SEQUENCES: [&str; 9] = [
 /// The directories of locks where an administrator waits for contenders, and how long it does.
 const AMBUSHED: [&str; 4] = ["/locks/a", "/locks/b", "/election", "/named/order%2F1"];
 const AMBUSH: Duration = Duration::from_secs(5);
+
+/// The name of a znode below an item, which nobody can acknowledge then.
+pub const NOTE: &str = "note";
 
 /// What strangers have done, as far as judges must know.
 #[derive(Debug, Default)]
@@ -95,13 +100,18 @@ impl Strangers {
     /// are not touched: the root is open to everyone.
     pub(super) async fn intrude(&self, world: &World, draw: &mut Draw) -> String {
         let Some(path) = any_znode(world, draw) else { return "nothing is there".to_owned() };
-        if path.matches('/').count() < 2 || self.admin_created(&path) {
+        // The parent of a directory of a recipe is created with it.
+        let parent = path.rsplit_once('/').map(|(parent, _)| parent.to_owned());
+        let parent = parent.filter(|parent| !parent.is_empty() && draw.clone().chance(30));
+        let path = parent.unwrap_or(path);
+        if path == TREE || path == QUEUE || self.admin_created(&path) {
             return format!("{path} belongs to nobody");
         }
+        let is_below_root = path.matches('/').count() < 2;
         let Ok(client) = world.outsider().start() else { unreachable!("the options are valid") };
         let deleting = async {
             let is_changed = client.set_data(&path, "intruder", None).await.is_ok();
-            let is_deleted = client.delete(&path, None).await.is_ok();
+            let is_deleted = !is_below_root && client.delete(&path, None).await.is_ok();
             if is_changed || is_deleted {
                 world.history.note(What::Intruded { path: path.clone() });
             }
@@ -144,6 +154,15 @@ impl Strangers {
 
     /// Creates a znode that belongs to no recipe in a directory of one.
     pub(super) fn create(&self, world: &World, draw: &mut Draw) -> String {
+        let mut aside = draw.clone();
+        if aside.chance(30)
+            && let Some(item) = any_item(world, &mut aside)
+        {
+            let path = format!("{item}/{NOTE}");
+            world.server.admin_create(&path, b"not yours", None);
+            self.created.lock().unwrap_or_else(PoisonError::into_inner).insert(path.clone());
+            return path;
+        }
         let directory = draw.pick(&DIRECTORIES);
         let name = draw.pick(&["config", "README", "x-0000000001", "lock-", "0000000000"]);
         let path = format!("{directory}/{name}");
@@ -162,6 +181,15 @@ fn children(world: &World, directory: &str) -> Vec<String> {
     let mut paths: Vec<String> = names.iter().map(|name| format!("{directory}/{name}")).collect();
     paths.sort_by_key(|path| world.server.stat(path).map(|stat| stat.czxid));
     paths
+}
+
+/// Returns the path of an item of the work queue that has no children.
+fn any_item(world: &World, draw: &mut Draw) -> Option<String> {
+    let mut items = children(world, &format!("{QUEUE}/entries"));
+    items.retain(|path| {
+        path.contains("/entry-") && world.server.stat(path).is_some_and(|it| it.num_children == 0)
+    });
+    (!items.is_empty()).then(|| draw.pick(&items.iter().collect::<Vec<_>>()).clone())
 }
 
 /// Returns the path of a znode in a directory of a recipe, with the directories of its own.

@@ -17,6 +17,8 @@ use crate::judges::far::Far;
 use crate::judges::patience::{Moment, Patience, Waiting};
 use crate::judges::turns::parse;
 use crate::program::barriers::{BARRIER, MEETING};
+use crate::program::caches;
+use crate::program::groups::GROUP;
 use crate::program::locks::RESIZED;
 use crate::program::queue::QUEUE;
 use crate::program::values::VALUE;
@@ -51,14 +53,28 @@ pub enum ViewOf {
     Leader,
     /// The shared value.
     Value,
+    /// A znode and what is below it, down to this depth.
+    Tree(&'static str, usize),
+    /// The members of the group, and whether their data belongs to them.
+    Group(bool),
+    /// Whether a znode of the tree is still in the state that its watcher has seen.
+    Znode,
+    /// The same for the children of a znode.
+    Children,
 }
+
+/// The states of some things, by their names.
+pub type States = BTreeMap<String, String>;
 
 #[derive(Debug)]
 struct View {
     of: ViewOf,
     client: usize,
     life: Life,
-    shown: Option<String>,
+    /// `None`: nothing was shown yet.
+    shown: Option<States>,
+    /// The caller does something else.
+    is_left_alone: bool,
 }
 
 /// Says what a caller was told last about what it follows, until it is dropped.
@@ -72,8 +88,31 @@ pub struct Shows {
 impl Shows {
     /// The caller is told this.
     pub fn set(&self, shown: String) {
+        self.show("", Some(shown));
+    }
+
+    /// The caller is told that the thing of this name has this state, or that it is not there.
+    pub fn show(&self, name: &str, state: Option<String>) {
+        if let Some(view) = self.trouble.lock().views.get_mut(&self.view) {
+            let shown = view.shown.get_or_insert_default();
+            match state {
+                Some(state) => drop(shown.insert(name.to_owned(), state)),
+                None => drop(shown.remove(name)),
+            }
+        }
+    }
+
+    /// The caller was told that these are the states.
+    pub fn replace(&self, shown: States) {
         if let Some(view) = self.trouble.lock().views.get_mut(&self.view) {
             view.shown = Some(shown);
+        }
+    }
+
+    /// The caller begins to do something else, or goes on to look.
+    pub fn leave_alone(&self, is_left_alone: bool) {
+        if let Some(view) = self.trouble.lock().views.get_mut(&self.view) {
+            view.is_left_alone = is_left_alone;
         }
     }
 }
@@ -92,6 +131,11 @@ pub fn leader_text(path: Option<&str>) -> String {
 /// Describes a value by its czxid and its version.
 pub fn value_text(state: Option<(i64, i32)>) -> String {
     state.map_or_else(|| "nothing".to_owned(), |(czxid, version)| format!("{czxid:#x}, {version}"))
+}
+
+/// Describes the state of a znode by the transactions that have created and changed it.
+pub fn znode_text(state: (i64, i64)) -> String {
+    format!("{:#x}, {:#x}", state.0, state.1)
 }
 
 #[derive(Debug)]
@@ -151,7 +195,8 @@ impl Trouble {
 
     /// A caller follows something.
     pub fn view(&self, view: Id, of: ViewOf, client: usize, life: &Life) -> Shows {
-        let follows = View { of, client, life: life.clone(), shown: None };
+        let (life, shown, is_left_alone) = (life.clone(), None, false);
+        let follows = View { of, client, life, shown, is_left_alone };
         self.lock().views.insert(view, follows);
         Shows { trouble: self.clone(), view }
     }
@@ -204,14 +249,20 @@ impl World {
         let is_stopped = (0..self.count).any(|number| self.freezer.is_stopped(number));
         let mut abandoned = self.clients.abandoned(is_calm && !is_stopped);
         abandoned.retain(|session| alive.contains(session));
-        let (mut prompt, mut astray) = (BTreeSet::new(), BTreeSet::new());
+        let (mut prompt, mut astray, mut away) =
+            (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         for (number, (client, life)) in &clients {
+            let is_free =
+                is_calm && !self.network.is_isolated(*number) && !self.freezer.is_stopped(*number);
+            let is_over = life.is_ending() || life.is_closed();
+            let seeks = [SessionState::Connecting, SessionState::Suspended];
+            if is_free && !is_over && seeks.contains(&client.state()) {
+                away.insert(format!("client {number}, life {}", life.place()));
+            }
             if let Some(session) = client.session_id()
-                && is_calm
+                && is_free
                 && client.state() == SessionState::Connected
                 && alive.contains(&session)
-                && !self.network.is_isolated(*number)
-                && !self.freezer.is_stopped(*number)
             {
                 prompt.insert(session);
                 let server = client.health().server.map(|host| super::member(&host));
@@ -231,16 +282,12 @@ impl World {
             (*id, Waiting { name: call.name, on: call.on.clone(), session })
         });
         let ephemerals = self.server.ephemerals();
-        let value = self.server.stat(VALUE).map(|stat| (stat.czxid.0, stat.version.0));
-        let (value, leader) = (value_text(value), leader_text(first_of(&ephemerals, ELECTION)));
-        let views = inner.views.iter().filter_map(|(id, view)| {
-            let real = match view.of {
-                ViewOf::Leader => leader.clone(),
-                ViewOf::Value => value.clone(),
-            };
-            let is_old = view.shown.as_ref() != Some(&real);
-            is_old.then_some((*id, real, session_of(&view.client, &view.life)?))
-        });
+        let mut views = Vec::new();
+        for (id, view) in inner.views.iter().filter(|(_, view)| !view.is_left_alone) {
+            let Some(session) = session_of(&view.client, &view.life) else { continue };
+            let missing = self.differences(view, &ephemerals).into_iter();
+            views.extend(missing.map(|state| (*id, state, session)));
+        }
         let round = self.server.data(MEETING).unwrap_or_default();
         let items = self.server.children(&format!("{QUEUE}/entries")).unwrap_or_default();
         Moment {
@@ -248,15 +295,76 @@ impl World {
             prompt,
             abandoned,
             astray,
+            away,
             ephemerals: ephemerals.clone(),
-            views: views.collect(),
+            views,
             resized: stored_permits(&self.server),
             kept: inner.kept.clone(),
             calls: calls.collect(),
             closed_by: self.server.stat(BARRIER).map(|stat| stat.czxid.0),
             round: String::from_utf8_lossy(&round).lines().map(str::to_owned).collect(),
-            items: items.iter().filter(|name| name.starts_with("entry-")).count(),
+            items: items.iter().filter(|name| self.is_deliverable(name)).count(),
         }
+    }
+
+    /// Returns whether an item can be taken and acknowledged.
+    fn is_deliverable(&self, name: &str) -> bool {
+        let stat = self.server.stat(&format!("{QUEUE}/entries/{name}"));
+        name.starts_with("entry-") && stat.is_some_and(|stat| stat.num_children == 0)
+    }
+
+    /// Returns what a caller that follows something was not told yet.
+    fn differences(&self, view: &View, ephemerals: &[(String, SessionId)]) -> Vec<String> {
+        let nothing = States::new();
+        let shown = view.shown.as_ref();
+        let one = |state: String| States::from([(String::new(), state)]);
+        let real = match view.of {
+            ViewOf::Leader => one(leader_text(first_of(ephemerals, ELECTION))),
+            ViewOf::Value => {
+                let stat = self.server.stat(VALUE);
+                one(value_text(stat.map(|stat| (stat.czxid.0, stat.version.0))))
+            }
+            ViewOf::Tree(root, depth) => {
+                let mut found = Vec::new();
+                caches::collect(self, root, depth, &mut found);
+                let states = found.into_iter().map(|(path, c, m)| (path, znode_text((c, m))));
+                states.collect()
+            }
+            ViewOf::Group(has_data) => self.members(has_data),
+            ViewOf::Znode | ViewOf::Children => {
+                // A watcher is told once, of anything.
+                let watched = shown.into_iter().flatten();
+                let changed = watched.filter(|(path, seen)| self.watched(view.of, path) != **seen);
+                return changed.map(|(path, _)| format!("the event of {path}")).collect();
+            }
+        };
+        let shown = shown.unwrap_or(&nothing);
+        let names: BTreeSet<&String> = real.keys().chain(shown.keys()).collect();
+        let old = names.into_iter().filter(|name| real.get(*name) != shown.get(*name));
+        old.map(|name| format!("{name} {:?}", real.get(name))).collect()
+    }
+
+    /// Describes what a watch of a znode, or of its children, concerns.
+    pub fn watched(&self, of: ViewOf, path: &str) -> String {
+        let stat = self.server.stat(path);
+        stat.map_or_else(
+            || "nothing".to_owned(),
+            |stat| match of {
+                ViewOf::Children => znode_text((stat.czxid.0, stat.pzxid.0)),
+                _ => znode_text((stat.czxid.0, stat.mzxid.0)),
+            },
+        )
+    }
+
+    fn members(&self, has_data: bool) -> States {
+        let ids = self.server.children(GROUP).unwrap_or_default().into_iter();
+        let members = ids.filter_map(|id| {
+            let path = format!("{GROUP}/{id}");
+            let (stat, data) = (self.server.stat(&path)?, self.server.data(&path)?);
+            let data = if has_data { String::from_utf8_lossy(&data) } else { "".into() };
+            Some((id, format!("{:#x} {data}", stat.czxid.0)))
+        });
+        members.collect()
     }
 
     pub(super) fn is_without_trouble(&self, now: Duration) -> bool {
