@@ -31,7 +31,7 @@ const LOSSES_MAX: u32 = 5;
 /// The locks are acquired one after another in the order of their paths, whatever the order in
 /// which they were added. So two multi-locks never wait for each other forever, and neither do a
 /// multi-lock and a program that acquires the same locks in the order of their paths. Paths are
-/// compared as bytes, as they are on the server, whatever the [root](Client::root) of a handle.
+/// compared as bytes, as they are on the server, whatever the [root](zk_session::Client::root) of a handle.
 ///
 /// ```
 /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -29,9 +29,10 @@ impl SettledClient {
     ///
     /// No transaction can contain this operation, so no marker shows whether it was applied. After a
     /// **connection loss**, the list is read behind a write barrier, in the next session if this one
-    /// has ended, and the request is repeated if the list has not changed. **Cancel safe** in that the list is set or not. Needs ADMIN; if this
-    /// takes ADMIN and READ from the caller, a lost reply makes the outcome unknown. So does a list
-    /// with the scheme `auth`, which servers replace by others: give the identities themselves.
+    /// has ended, and the request is repeated if the list has not changed. **Cancel safe** in that the
+    /// list is set or not. Needs ADMIN; if this takes ADMIN and READ from the caller, a lost reply
+    /// makes the outcome unknown. So does a list with the scheme `auth`, which servers replace by
+    /// others: give the identities themselves.
     ///
     /// # Errors
     ///

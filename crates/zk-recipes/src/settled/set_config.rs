@@ -29,8 +29,8 @@ impl SettledClient {
     /// No transaction can contain this operation, so no marker shows whether it was applied. After a
     /// **connection loss**, which is common because servers that leave close their connections, the
     /// configuration is read behind a write barrier, in the next session if this one has ended, and the
-    /// request is repeated if the version is the same. **Cancel safe** in that the change is made or not. Needs WRITE and READ on
-    /// `/zookeeper/config`.
+    /// request is repeated if the version is the same. **Cancel safe** in that the change is made or
+    /// not. Needs WRITE and READ on `/zookeeper/config`.
     ///
     /// # Errors
     ///
