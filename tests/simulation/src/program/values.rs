@@ -228,7 +228,7 @@ async fn watch_tree(task: &mut Task, client: &Client, path: &str, timeout: Optio
     };
     drop(shows);
     if is_told && of == ViewOf::Znode {
-        let read = task.call_to_end("read_and_watch", path, client.exists(path)).await.done();
+        let read = task.call_beside(NAME, path, timeout, client.exists(path)).await.done();
         // A server may show an older state in the next session.
         if let Some(stat) = read
             && task.client.session_id() == session
