@@ -65,9 +65,16 @@ fn judge_notes(events: &[Event], lives: &BTreeMap<&str, Vec<Life>>) -> Vec<Strin
     let is_there = |(created, deleted): &Life, from: i64, to: i64| {
         *created <= from && deleted.is_none_or(|deleted| deleted > to)
     };
+    // An item that is leased is not tried, and one that was given back is left alone for a while.
+    let was_leased = |note: &str, to: i64| {
+        let item = note.trim_end_matches(NOTE).trim_end_matches('/');
+        let leases = lives.get(item.replace("/entries/", "/taken/").as_str());
+        leases.into_iter().flatten().any(|(created, _)| *created <= to)
+    };
     let broken = |event: &Event| match &event.what {
         What::SaidEmpty { from, to } => {
-            let (path, _) = notes.iter().find(|(_, life)| is_there(life, *from, *to))?;
+            let mut blocked = notes.iter().filter(|(_, life)| is_there(life, *from, *to));
+            let (path, _) = blocked.find(|(path, _)| !was_leased(path, *to))?;
             Some(format!("the queue was called empty, and there is {path}: {event}"))
         }
         What::Taken { path, token, .. } => {
@@ -182,6 +189,11 @@ mod tests {
         let count = |what| judge_notes(&history(vec![what]), &lives).len();
         let empty = |from, to| count(What::SaidEmpty { from, to });
         assert_eq!((empty(5, 8), empty(4, 8), empty(5, 9)), (1, 0, 0));
+        let mut leased = lives.clone();
+        leased.insert("/queue/taken/entry-1", vec![(7, Some(8))]);
+        let empty =
+            |to| judge_notes(&history(vec![What::SaidEmpty { from: 5, to }]), &leased).len();
+        assert_eq!((empty(6), empty(7), empty(8)), (1, 0, 0));
         let taken = |token| {
             let (queue, item, is_held) = (QUEUE.to_owned(), "item-1".to_owned(), true);
             let path = "/queue/entries/entry-1".to_owned();
