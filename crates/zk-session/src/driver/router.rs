@@ -173,7 +173,7 @@ impl Router {
                 leased_until,
                 slow_commits,
                 renewal_time,
-                acknowledgement_interval,
+                overdue_from,
                 ..
             } = *status;
             let same = Status {
@@ -183,7 +183,7 @@ impl Router {
                 leased_until,
                 slow_commits,
                 renewal_time,
-                acknowledgement_interval,
+                overdue_from,
                 ..new
             };
             let is_news = same != *status

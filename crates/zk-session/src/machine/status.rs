@@ -157,8 +157,9 @@ pub struct Status {
     /// How long it takes at most until the next write has moved the guard deadline; zero if writes do
     /// not move it.
     pub(crate) renewal_time: Duration,
-    /// Maximum time between two acknowledgements if the server replies promptly.
-    pub(crate) acknowledgement_interval: Duration,
+    /// The time from which an acknowledgement is overdue, whether there is a lease or not. An idle
+    /// session lets its lease end.
+    pub(crate) overdue_from: Option<Time>,
     /// How many guard deadlines have passed. Code that relied on the session before one of them
     /// must not rely on it again, even if the session is resumed.
     pub lapses: u64,
@@ -210,16 +211,11 @@ impl Status {
     /// acknowledged request was sent, but never later than the guard deadline.
     ///
     /// Normally, the interval is the ping interval. While writes keep a lease that a lock needs, it
-    /// is the interval of those writes instead, but at least half a second. Without a lease, the
-    /// result is two thirds of the way to the guard deadline.
+    /// is the interval of those writes instead, but at least half a second, and counted from the time
+    /// at which the lock began to need the lease, if that is later: no write was due before. Without a
+    /// lease, the result is two thirds of the way to the guard deadline.
     pub fn risk_deadline(&self) -> Option<Time> {
-        self.guard_deadline.min(Some(self.overdue_from()?))
-    }
-
-    /// Returns the time from which an acknowledgement is overdue, whether there is a lease or not.
-    /// An idle session lets its lease end.
-    pub(crate) fn overdue_from(&self) -> Option<Time> {
-        Some(self.acknowledged? + self.acknowledgement_interval * 2)
+        self.guard_deadline.min(Some(self.overdue_from?))
     }
 
     /// Returns true if the guard deadline is so near that a lock which begins now may be lost before

@@ -206,16 +206,24 @@ impl Validity {
         self.lease.silence_max().filter(|_| is_kept)
     }
 
-    /// Returns the maximum time between two acknowledgements if the server replies promptly.
-    pub(super) fn acknowledgement_interval(&self) -> Duration {
-        match self.lease.interval() {
+    /// Returns the time from which an acknowledgement is overdue: two intervals after the newest
+    /// acknowledged request was sent. An interval is the maximum time between two acknowledgements if
+    /// the server replies promptly.
+    pub(super) fn overdue_from(&self) -> Option<Time> {
+        let acknowledged = self.acknowledged?;
+        let of_pings = self.acknowledged_timeout / 3;
+        let interval = match self.lease.interval() {
             Some(interval) if !self.lease.is_written() => interval,
             Some(interval) if self.is_needed() => {
                 // A renewal waits for the last commit, and then for its own.
                 let commit = self.lease.commit_time();
                 interval.max(ACKNOWLEDGEMENT_INTERVAL_MIN).max(commit + commit / 4)
             }
-            Some(_) | None => self.acknowledged_timeout / 3,
-        }
+            Some(_) | None => of_pings,
+        };
+        let overdue = acknowledged + interval * 2;
+        // No write was due before a lock began to need the lease: until then, pings sufficed.
+        let since_need = self.needed_since.map_or(overdue, |since| since + interval * 2);
+        Some(overdue.max(since_need.min(acknowledged + of_pings * 2)))
     }
 }

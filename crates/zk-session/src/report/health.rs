@@ -75,7 +75,7 @@ impl Health {
             config: shared.followed(),
             pending: shared.ends.queued.total(),
             last_failure: shared.last_failure(),
-            is_prompt: status.overdue_from().is_some_and(|overdue| now < overdue),
+            is_prompt: status.overdue_from.is_some_and(|overdue| now < overdue),
         }
     }
 

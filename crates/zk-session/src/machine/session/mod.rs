@@ -189,7 +189,7 @@ impl SessionMachine {
             leased_until: self.validity.leased_until(),
             slow_commits: lease.slow_commits(),
             renewal_time: lease.renewal_time(self.now),
-            acknowledgement_interval: self.validity.acknowledgement_interval(),
+            overdue_from: self.validity.overdue_from(),
             lapses: self.validity.lapses(),
         }
     }

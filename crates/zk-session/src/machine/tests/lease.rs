@@ -304,5 +304,5 @@ fn a_lease_does_not_count_with_more_than_the_timeout_of_the_creation() {
     pair.reply(xid, Ok(Response::SetData(Stat::default())));
     assert!(pair.answer(token).results[0].is_ok());
     assert_eq!(pair.session.status().lease_deadline(), Some(sent + TIMEOUT * 19 / 20));
-    assert_eq!(pair.session.status().acknowledgement_interval, ping_interval());
+    assert_eq!(pair.session.status().overdue_from, Some(sent + ping_interval() * 2));
 }

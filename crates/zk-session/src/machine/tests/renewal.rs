@@ -177,3 +177,27 @@ fn a_session_that_is_being_closed_or_has_no_connection_is_not_renewed() {
         assert!(all.iter().all(|(_, request)| *request != write_of_nothing()), "{all:?}");
     }
 }
+
+/// Until a lock needs the lease, pings suffice, so the newest acknowledgement may be older than two
+/// intervals of the writes. A lock that begins then must not be at risk for a moment.
+#[test]
+fn an_acknowledgement_is_not_overdue_because_a_lock_begins_to_need_the_lease() {
+    for idle in 0..20 {
+        let mut pair = connected();
+        serve(&mut pair, SECOND * idle / 2, Some(passed()));
+        pair.session.set_lease_needed(pair.now, true);
+        for _ in 0..30 {
+            assert!(
+                pair.session.status().risk_deadline() > Some(pair.now),
+                "idle for {idle} / 2 s"
+            );
+            serve(&mut pair, SECOND / 5, Some(passed()));
+        }
+    }
+    // A server that has been silent for long does not get more time.
+    let mut pair = connected();
+    let sent = pair.session.status().acknowledged.expect("the session is open");
+    pair.sleep(SECOND * 19);
+    pair.session.set_lease_needed(pair.now, true);
+    assert_eq!(pair.session.status().risk_deadline(), Some(sent + TIMEOUT * 2 / 3));
+}
