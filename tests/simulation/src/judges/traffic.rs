@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::history::{Event, What};
 use crate::program::Program;
+use crate::program::locks::WIDE;
 use crate::world::SESSION_TIMEOUTS;
 use crate::world::plan::Plan;
 
@@ -52,23 +53,27 @@ pub fn judge(
     if idle > idle_max {
         violations.push(format!("{idle} bytes between {quiet:?}, when no task runs"));
     }
+    let mut calls = 0;
+    // The bytes for the calls that begin in each second.
     let mut begun: BTreeMap<u64, u64> = BTreeMap::new();
-    for event in events.iter().filter(|event| matches!(event.what, What::Begun { .. })) {
-        *begun.entry(event.at.as_secs()).or_default() += 1;
+    for event in events {
+        let What::Begun { on, .. } = &event.what else { continue };
+        // Takers list a queue that producers fill in no time, and those who wait for one of many
+        // permits list all contenders.
+        let of_call = if plan.is_hasty || on == WIDE { CALL_MAX } else { STORM_OF_CALL };
+        *begun.entry(event.at.as_secs()).or_default() += of_call;
+        calls += 1;
     }
     let pings = idle_max * (to / 60 + 1);
-    let (total, calls) = (sum(0..to), begun.values().sum::<u64>());
+    let total = sum(0..to);
     // Whoever keeps a lock for long renews its lease again and again.
     let renewals = if program.is_patient { renewals(plan, program) } else { 0 };
     let call_max = if plan.focus.is_some() { CALL_IN_FOCUS_MAX } else { CALL_MAX };
     if total > pings + RENEWAL * renewals + call_max * (calls + CALLS_LEAST) {
         violations.push(format!("{total} bytes for {calls} calls in {to} s"));
     }
-    // Takers list a queue that producers fill in no time.
-    let of_call = if plan.is_hasty { CALL_MAX } else { STORM_OF_CALL };
     let storm = traffic.range(..to).find(|(second, bytes)| {
-        let calls = begun.get(second).copied().unwrap_or_default();
-        **bytes > STORM_MAX * tasks + of_call * calls
+        **bytes > STORM_MAX * tasks + begun.get(second).copied().unwrap_or_default()
     });
     if let Some((second, bytes)) = storm {
         violations.push(format!("{bytes} bytes in second {second}"));
