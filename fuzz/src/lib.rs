@@ -9,6 +9,7 @@ mod challenge;
 mod fixpoint;
 mod frames;
 mod message;
+#[path = "../../crates/jute-codec/tests/reference/mod.rs"]
 mod reference;
 pub mod seeds;
 #[cfg(test)]
@@ -27,41 +28,12 @@ pub use crate::challenge::challenge;
 use crate::fixpoint::{check_written, fixpoint};
 pub use crate::frames::frame;
 use crate::message::Message;
-use crate::reference::{Layout, Random, Value, generate, layouts};
+use crate::reference::{Choices, Layout, Value, generate, layouts, operations};
 
-/// The opcodes that a byte of the input selects. The seeds depend on the order.
-pub const OPS: [OpCode; 30] = [
-    OpCode::CREATE,
-    OpCode::DELETE,
-    OpCode::EXISTS,
-    OpCode::GET_DATA,
-    OpCode::SET_DATA,
-    OpCode::GET_ACL,
-    OpCode::SET_ACL,
-    OpCode::GET_CHILDREN,
-    OpCode::SYNC,
-    OpCode::PING,
-    OpCode::GET_CHILDREN2,
-    OpCode::CHECK,
-    OpCode::MULTI,
-    OpCode::CREATE2,
-    OpCode::RECONFIG,
-    OpCode::CHECK_WATCHES,
-    OpCode::REMOVE_WATCHES,
-    OpCode::CREATE_CONTAINER,
-    OpCode::CREATE_TTL,
-    OpCode::MULTI_READ,
-    OpCode::AUTH,
-    OpCode::SET_WATCHES,
-    OpCode::SASL,
-    OpCode::GET_EPHEMERALS,
-    OpCode::GET_ALL_CHILDREN_NUMBER,
-    OpCode::SET_WATCHES2,
-    OpCode::ADD_WATCH,
-    OpCode::WHO_AM_I,
-    OpCode::CLOSE_SESSION,
-    OpCode(99),
-];
+/// The opcodes that a byte of the input selects: those of `schema.jute`, and an unknown one. The
+/// seeds depend on the order.
+pub static OPS: LazyLock<Vec<OpCode>> =
+    LazyLock::new(|| operations().iter().map(|it| OpCode(it.op)).chain([OpCode(99)]).collect());
 
 /// Checks a handshake record, which is decoded as a request and as a response. The input is
 /// `[place, record...]`.
@@ -143,6 +115,23 @@ pub fn structured(data: &[u8]) {
         Layout::Record(_) => check_written::<WatcherEvent>(layout, &value, *place),
         Layout::Request(_) => check_written::<Request>(layout, &value, *place),
         Layout::Response(_) => check_written::<Response>(layout, &value, *place),
+    }
+}
+
+/// The choices of a fuzzer.
+struct Random<'a, 'b>(&'a mut Unstructured<'b>);
+
+impl Choices for Random<'_, '_> {
+    fn below(&mut self, end: usize) -> usize {
+        // Zero if the input has ended.
+        self.0.choose_index(end).unwrap_or(0)
+    }
+
+    fn number(&mut self) -> i64 {
+        // Numbers of all lengths are equally likely.
+        let bits = self.below(65);
+        let number: i64 = self.0.arbitrary().unwrap_or(0);
+        number.checked_shr(u32::try_from(64 - bits).unwrap_or(0)).unwrap_or(0)
     }
 }
 

@@ -90,7 +90,7 @@ fn examples(seeds: &mut Seeds) {
     let header = [&(-1_i32).to_be_bytes()[..], &[0; 12]].concat();
     let event = example(Layout::Record("WatcherEvent"), &mut counter);
     seeds.insert("reply/example-event".to_owned(), [&[0, PLACE], &header[..], &event].concat());
-    for (index, op) in (0..).zip(OPS) {
+    for (index, op) in (0..).zip(OPS.iter().copied()) {
         let name = op.name().unwrap_or("unknown").to_lowercase().replace('_', "-");
         if Layout::Request(op).body().is_some() {
             let record = example(Layout::Request(op), &mut counter);
@@ -146,11 +146,11 @@ fn op_of(entry: &Json) -> Option<u8> {
 }
 
 /// Returns the frames that live servers sent and accepted.
-pub(crate) fn golden() -> Vec<Json> {
+fn golden() -> Vec<Json> {
     serde_json::from_str(GOLDEN).expect("the golden frames are JSON")
 }
 
-pub(crate) fn wire(entry: &Json) -> Vec<u8> {
+fn wire(entry: &Json) -> Vec<u8> {
     let hex = text(entry, "hex");
     let byte = |at| u8::from_str_radix(hex.get(at..at + 2)?, 16).ok();
     (0..hex.len()).step_by(2).map(|at| byte(at).expect("two hex digits")).collect()

@@ -1,15 +1,13 @@
-//! What needs no fuzzer: the properties on the seeds, on the corpus and on long inputs, and the
-//! reference on the golden frames.
+//! What needs no fuzzer: the properties on the seeds, on the corpus and on long inputs.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use jute_codec::OpCode;
-use serde_json::Value as Json;
 
-use crate::reference::{Body, Layout, Value, decode};
-use crate::seeds::{all, golden, property, wire};
+use crate::reference::{Body, Layout};
+use crate::seeds::{all, property};
 use crate::{LAYOUTS, OPS};
 
 #[test]
@@ -68,84 +66,6 @@ fn every_request_and_reply_has_a_seed() {
             }
         });
         assert!(has_seed, "{layout:?}");
-    }
-}
-
-/// The frames and what they mean come from live servers, so the reference is not only the opinion
-/// of the one who wrote it.
-#[test]
-fn the_reference_reads_the_golden_frames() {
-    let mut bodies = 0;
-    for entry in golden() {
-        let (name, decoded, wire) = (&entry["name"], &entry["decoded"], wire(&entry));
-        let read = |layout, at| match decode(layout, wire.get(at..).expect("it is that long")) {
-            Ok((value, _)) => value,
-            Err(fault) => panic!("{name}: {fault:?}"),
-        };
-        let mut at = 4;
-        for (record, length) in [
-            ("ConnectRequest", 0),
-            ("ConnectResponse", 0),
-            ("RequestHeader", 8),
-            ("ReplyHeader", 16),
-        ] {
-            if let Some(expected) = decoded.get(record) {
-                assert_same(&read(Layout::Record(record), at), expected, name);
-                at += length;
-            }
-        }
-        if let Some(event) = decoded.get("WatcherEvent") {
-            assert_same(&read(Layout::Record("WatcherEvent"), at), event, name);
-        }
-        let Some(body) = decoded.get("body").filter(|body| !body.is_null()) else { continue };
-        let op = decoded["op"].as_str().expect("a body has an opcode").to_uppercase();
-        let op = OPS
-            .into_iter()
-            .find(|known| known.name().is_some_and(|known| known.replace('_', "") == op));
-        let op = op.expect("every golden frame has a selectable opcode");
-        let is_request = decoded.get("RequestHeader").is_some();
-        let layout = if is_request { Layout::Request(op) } else { Layout::Response(op) };
-        assert_same(&read(layout, at), body, name);
-        bodies += 1;
-    }
-    assert!(bodies > 50, "{bodies} bodies");
-}
-
-fn assert_same(value: &Value, expected: &Json, name: &Json) {
-    match (value, expected) {
-        (Value::Bool(value), Json::Bool(expected)) => assert_eq!(value, expected, "{name}"),
-        (Value::Int(value), expected) => assert_eq!(*expected, *value, "{name}"),
-        (Value::Long(value), expected) => assert_eq!(*expected, *value, "{name}"),
-        (Value::Text(text), expected) => assert_eq!(text.as_deref(), expected.as_str(), "{name}"),
-        (Value::Buffer(bytes), expected) => {
-            let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-            let hex: Option<String> = bytes.as_deref().map(hex);
-            assert_eq!(hex.as_deref(), expected.as_str(), "{name}");
-        }
-        (Value::Vector(elements), Json::Array(expected)) => {
-            assert_eq!(elements.len(), expected.len(), "{name}");
-            elements.iter().zip(expected).for_each(|(value, json)| assert_same(value, json, name));
-        }
-        (Value::List(elements), Json::Array(expected)) => {
-            // The golden frames of replies also have the header that ends the list.
-            let is_element = |json: &&Json| json["header"]["done"] != true;
-            let expected: Vec<&Json> = expected.iter().filter(is_element).collect();
-            assert_eq!(elements.len(), expected.len(), "{name}");
-            for ((_, element), expected) in elements.iter().zip(expected) {
-                let body = expected.get("args").or(expected.get("result"));
-                assert_same(element, body.expect("it has a body"), name);
-            }
-        }
-        (Value::Record(fields), Json::Object(expected)) => {
-            // A field that older peers omit is null in the golden frames.
-            let fields_expected = expected.values().filter(|json| !json.is_null());
-            assert!(fields.len() >= fields_expected.count(), "{name}: {value:?} {expected:?}");
-            for (field, value) in fields {
-                let json = expected.get(*field);
-                assert_same(value, json.unwrap_or_else(|| panic!("{name}: {field}")), name);
-            }
-        }
-        (value, expected) => panic!("{name}: {value:?} is not {expected}"),
     }
 }
 

@@ -16,18 +16,18 @@ use super::value::Value;
 
 /// The place of a field.
 #[derive(Clone, Copy)]
-pub struct Place {
+pub(crate) struct Place {
     /// The opcode of the request, or of the element if it is in a list; 0 if there is none.
-    pub op: i32,
+    pub(crate) op: i32,
     /// Whether the record is an element of a list.
-    pub is_listed: bool,
-    pub record: &'static str,
-    pub field: &'static str,
+    pub(crate) is_listed: bool,
+    pub(crate) record: &'static str,
+    pub(crate) field: &'static str,
 }
 
 /// What null means in a field that may be null in ZooKeeper.
 #[derive(Clone, Copy, Eq, PartialEq)]
-pub enum Null {
+pub(crate) enum Null {
     Empty,
     Kept,
     Refused,
@@ -35,7 +35,7 @@ pub enum Null {
 
 impl Place {
     /// Null text. ZooKeeper accepts it everywhere.
-    pub fn null_text(self) -> Null {
+    pub(crate) fn null_text(self) -> Null {
         match self.record {
             // It means that a part of the request is absent.
             "ReconfigRequest" | "GetEphemeralsRequest" => Null::Kept,
@@ -47,13 +47,13 @@ impl Place {
     }
 
     /// A null buffer.
-    pub fn null_buffer(self) -> Null {
+    pub(crate) fn null_buffer(self) -> Null {
         // No password and an empty one are equally wrong, and servers treat both alike.
         if self.field == "passwd" { Null::Empty } else { Null::Kept }
     }
 
     /// Replaces or refuses the value of a field.
-    pub fn accepted(self, value: Value) -> Result<Value, DecodeErrorKind> {
+    pub(crate) fn accepted(self, value: Value) -> Result<Value, DecodeErrorKind> {
         match (self.record, self.field, value) {
             // Servers ignore it.
             ("AuthPacket", "type", _) => Ok(Value::Int(0)),
@@ -76,7 +76,7 @@ impl Place {
     }
 
     /// Returns the flags that the opcode may have, and those that servers read in place of them.
-    pub fn flags(self) -> &'static [(i32, i32)] {
+    pub(crate) fn flags(self) -> &'static [(i32, i32)] {
         match self.op {
             1 | 15 => &[(0, 0), (1, 1), (2, 2), (3, 3), (4, 0)],
             19 => &[(4, 4), (0, 4), (1, 4)],
@@ -87,9 +87,9 @@ impl Place {
 
 /// The opcode of a result. The results of create2, createContainer and createTTL have the same
 /// record, and callers know what they asked for.
-pub fn result_op(op: i32) -> i32 {
+pub(crate) fn result_op(op: i32) -> i32 {
     if matches!(op, 19 | 21) { 15 } else { op }
 }
 
 /// The longest time to live that servers accept, in milliseconds.
-pub const TTL_MAX: i64 = 0xff_ffff_ffff;
+pub(crate) const TTL_MAX: i64 = 0xff_ffff_ffff;

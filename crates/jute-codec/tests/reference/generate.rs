@@ -1,6 +1,5 @@
 //! Generates values of every layout.
 
-use arbitrary::Unstructured;
 use jute_codec::OpCode;
 
 use super::differences::{Null, Place, TTL_MAX, result_op};
@@ -9,7 +8,7 @@ use super::schema::{Type, fields};
 use super::value::Value;
 
 /// Where the choices come from.
-pub trait Choices {
+pub(crate) trait Choices {
     /// Returns a number below `end`.
     fn below(&mut self, end: usize) -> usize;
 
@@ -17,25 +16,8 @@ pub trait Choices {
     fn number(&mut self) -> i64;
 }
 
-/// The choices of a fuzzer.
-pub struct Random<'a, 'b>(pub &'a mut Unstructured<'b>);
-
-impl Choices for Random<'_, '_> {
-    fn below(&mut self, end: usize) -> usize {
-        // Zero if the input has ended.
-        self.0.choose_index(end).unwrap_or(0)
-    }
-
-    fn number(&mut self) -> i64 {
-        // Numbers of all lengths are equally likely.
-        let bits = self.below(65);
-        let number: i64 = self.0.arbitrary().unwrap_or(0);
-        number.checked_shr(u32::try_from(64 - bits).unwrap_or(0)).unwrap_or(0)
-    }
-}
-
 /// Choices that differ from each other, so that no two fields have the same value.
-pub struct Counter(pub usize);
+pub(crate) struct Counter(pub(crate) usize);
 
 impl Choices for Counter {
     fn below(&mut self, end: usize) -> usize {
@@ -51,7 +33,7 @@ impl Choices for Counter {
 
 /// Generates a value that jute-codec reads and writes without a difference. Returns `None` for an
 /// opcode that is not allowed.
-pub fn generate(layout: Layout, choices: &mut dyn Choices) -> Option<Value> {
+pub(crate) fn generate(layout: Layout, choices: &mut dyn Choices) -> Option<Value> {
     Some(match layout.body()? {
         Body::List(list) => {
             let count = choices.below(6);
@@ -68,7 +50,7 @@ fn element(list: List, choices: &mut dyn Choices) -> (i32, Value) {
 }
 
 /// Generates an element of a list that has this opcode.
-pub fn generate_element(list: List, op: i32, choices: &mut dyn Choices) -> Value {
+pub(crate) fn generate_element(list: List, op: i32, choices: &mut dyn Choices) -> Value {
     let body = list.body(op).expect("this opcode is allowed in the list");
     generate_body(body, op, true, choices)
 }
@@ -153,7 +135,7 @@ const PIECES: [&str; 12] = [
 ];
 
 /// Returns every layout of a request or a reply with this opcode, and of a record.
-pub fn layouts(ops: &[OpCode]) -> Vec<Layout> {
+pub(crate) fn layouts(ops: &[OpCode]) -> Vec<Layout> {
     let records = ["ConnectRequest", "ConnectResponse", "ReplyHeader", "RequestHeader"];
     let records = records.into_iter().chain(["WatcherEvent"]).map(Layout::Record);
     let requests = ops.iter().map(|op| Layout::Request(*op));

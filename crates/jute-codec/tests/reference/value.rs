@@ -2,7 +2,7 @@
 
 /// A value of the protocol, as both implementations read it.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Value {
+pub(crate) enum Value {
     Bool(bool),
     Buffer(Option<Vec<u8>>),
     Int(i32),
@@ -17,7 +17,7 @@ pub enum Value {
 
 impl Value {
     /// Returns a record without fields.
-    pub fn nothing() -> Self {
+    pub(crate) fn nothing() -> Self {
         Self::Record(Vec::new())
     }
 }

@@ -14,7 +14,7 @@ use jute_codec::{
 use super::value::Value;
 
 /// A value of jute-codec that can be compared with one of the reference.
-pub trait ToValue {
+pub(crate) trait ToValue {
     /// Converts the value.
     fn to_value(&self) -> Value;
 }

@@ -6,13 +6,13 @@ use super::value::Value;
 
 /// How text is written.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Spelling {
+pub(crate) enum Spelling {
     Java,
     Utf8,
 }
 
 /// Encodes the body of a message.
-pub fn encode(layout: Layout, value: &Value, spelling: Spelling) -> Vec<u8> {
+pub(crate) fn encode(layout: Layout, value: &Value, spelling: Spelling) -> Vec<u8> {
     let mut out = Vec::new();
     match (layout.body(), value) {
         (Some(Body::List(list)), Value::List(elements)) => {

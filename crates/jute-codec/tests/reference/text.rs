@@ -2,7 +2,7 @@
 //! is written as two surrogates. Other peers write such a character in four bytes.
 
 /// Decodes text of either kind. Returns `None` if it is neither.
-pub fn decode(bytes: &[u8]) -> Option<String> {
+pub(crate) fn decode(bytes: &[u8]) -> Option<String> {
     let mut units = Vec::new();
     let mut rest = bytes.iter().map(|byte| u32::from(*byte));
     while let Some(first) = rest.next() {
@@ -33,7 +33,7 @@ pub fn decode(bytes: &[u8]) -> Option<String> {
 }
 
 /// Encodes text as Java does.
-pub fn encode_as_java(text: &str) -> Vec<u8> {
+pub(crate) fn encode_as_java(text: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     for unit in text.encode_utf16() {
         let low = 0x80 | (unit & 0x3f) as u8;

@@ -10,13 +10,13 @@ use super::value::Value;
 
 /// Why the bytes are not a value, and where.
 #[derive(Debug, PartialEq)]
-pub struct Fault {
-    pub kind: DecodeErrorKind,
-    pub offset: usize,
+pub(crate) struct Fault {
+    pub(crate) kind: DecodeErrorKind,
+    pub(crate) offset: usize,
 }
 
 /// Decodes what is at the front of the bytes. Returns it with its length.
-pub fn decode(layout: Layout, bytes: &[u8]) -> Result<(Value, usize), Fault> {
+pub(crate) fn decode(layout: Layout, bytes: &[u8]) -> Result<(Value, usize), Fault> {
     let mut input = Input { bytes, at: 0 };
     let Some(body) = layout.body() else {
         return Err(input.fault(DecodeErrorKind::UnexpectedOp(layout.op())));

@@ -1,12 +1,14 @@
-//! Which record a message has: the part of the protocol that `schema.jute` does not define.
+//! What a message consists of.
 //!
 //! Opcodes are numbers here, so that a wrong constant of jute-codec makes a difference.
 
 use jute_codec::OpCode;
 
+use super::schema::{Content, Operation, operations};
+
 /// A position in the protocol.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Layout {
+pub(crate) enum Layout {
     /// A single record.
     Record(&'static str),
     /// What follows the header of a request with this opcode.
@@ -17,7 +19,7 @@ pub enum Layout {
 
 /// What a message consists of.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Body {
+pub(crate) enum Body {
     List(List),
     Nothing,
     Record(&'static str),
@@ -25,7 +27,7 @@ pub enum Body {
 
 /// The lists whose elements have a header each.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum List {
+pub(crate) enum List {
     Ops,
     ReadResults,
     Reads,
@@ -34,7 +36,7 @@ pub enum List {
 
 impl Layout {
     /// Returns the body, or `None` if this opcode is not allowed here.
-    pub fn body(self) -> Option<Body> {
+    pub(crate) fn body(self) -> Option<Body> {
         match self {
             Self::Record(name) => Some(Body::Record(name)),
             Self::Request(op) => request(op.0),
@@ -43,7 +45,7 @@ impl Layout {
     }
 
     /// Returns the opcode; 0 if this is a record outside of a request and its reply.
-    pub fn op(self) -> i32 {
+    pub(crate) fn op(self) -> i32 {
         match self {
             Self::Record(_) => 0,
             Self::Request(op) | Self::Response(op) => op.0,
@@ -53,7 +55,7 @@ impl Layout {
 
 impl List {
     /// Returns the opcodes that the headers of the elements may have.
-    pub fn ops(self) -> &'static [i32] {
+    pub(crate) fn ops(self) -> &'static [i32] {
         match self {
             Self::Ops => &[1, 2, 5, 13, 15, 19, 21],
             Self::ReadResults => &[4, 8, -1],
@@ -63,7 +65,7 @@ impl List {
     }
 
     /// Returns the body of an element, or `None` if this opcode is not allowed here.
-    pub fn body(self, op: i32) -> Option<Body> {
+    pub(crate) fn body(self, op: i32) -> Option<Body> {
         match self {
             _ if !self.ops().contains(&op) => None,
             Self::Results | Self::ReadResults if op == -1 => Some(Body::Record("ErrorResponse")),
@@ -74,61 +76,36 @@ impl List {
         }
     }
 
-    pub fn is_of_requests(self) -> bool {
+    pub(crate) fn is_of_requests(self) -> bool {
         matches!(self, Self::Ops | Self::Reads)
     }
 }
 
 fn request(op: i32) -> Option<Body> {
-    Some(Body::Record(match op {
-        1 | 15 | 19 => "CreateRequest",
-        2 => "DeleteRequest",
-        3 => "ExistsRequest",
-        4 => "GetDataRequest",
-        5 => "SetDataRequest",
-        6 => "GetACLRequest",
-        7 => "SetACLRequest",
-        8 => "GetChildrenRequest",
-        9 => "SyncRequest",
-        12 => "GetChildren2Request",
-        14 => return Some(Body::List(List::Ops)),
-        16 => "ReconfigRequest",
-        17 => "CheckWatchesRequest",
-        18 => "RemoveWatchesRequest",
-        21 => "CreateTTLRequest",
-        22 => return Some(Body::List(List::Reads)),
-        100 => "AuthPacket",
-        101 => "SetWatches",
-        102 => "GetSASLRequest",
-        103 => "GetEphemeralsRequest",
-        104 => "GetAllChildrenNumberRequest",
-        105 => "SetWatches2",
-        106 => "AddWatchRequest",
-        11 | 107 | -11 => return Some(Body::Nothing),
-        _ => return None,
-    }))
+    let operation = operation(op)?;
+    let list = if op == MULTI { List::Ops } else { List::Reads };
+    Some(Body::of(operation.request, list))
 }
 
 fn response(op: i32) -> Option<Body> {
-    Some(Body::Record(match op {
-        1 => "CreateResponse",
-        3 => "ExistsResponse",
-        4 | 16 => "GetDataResponse",
-        5 => "SetDataResponse",
-        6 => "GetACLResponse",
-        7 => "SetACLResponse",
-        8 => "GetChildrenResponse",
-        9 => "SyncResponse",
-        12 => "GetChildren2Response",
-        14 => return Some(Body::List(List::Results)),
-        15 | 19 | 21 => "Create2Response",
-        22 => return Some(Body::List(List::ReadResults)),
-        102 => "SetSASLResponse",
-        103 => "GetEphemeralsResponse",
-        104 => "GetAllChildrenNumberResponse",
-        106 => "ErrorResponse",
-        107 => "WhoAmIResponse",
-        2 | 11 | 17 | 18 | 100 | 101 | 105 | -11 => return Some(Body::Nothing),
-        _ => return None,
-    }))
+    let operation = operation(op)?;
+    let list = if op == MULTI { List::Results } else { List::ReadResults };
+    Some(Body::of(operation.reply, list))
 }
+
+fn operation(op: i32) -> Option<&'static Operation> {
+    operations().iter().find(|known| known.op == op && !known.is_part)
+}
+
+impl Body {
+    fn of(content: Content, list: List) -> Self {
+        match content {
+            Content::List => Self::List(list),
+            Content::Nothing => Self::Nothing,
+            Content::Record(name) => Self::Record(name),
+        }
+    }
+}
+
+/// The list of operations; the other list is that of reads.
+const MULTI: i32 = 14;
