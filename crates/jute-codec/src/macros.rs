@@ -57,6 +57,9 @@ macro_rules! wire_enum {
         impl $name {
             $( $(#[$value_meta])* pub const $value: Self = Self($number); )*
 
+            /// The values that this crate knows.
+            pub const KNOWN: &[Self] = &[ $( Self::$value ),* ];
+
             /// Name of the value, or `None` if this crate does not know the value.
             pub fn name(self) -> Option<&'static str> {
                 match self {

@@ -95,6 +95,39 @@ pub enum Response {
 }
 
 impl Response {
+    /// Returns the paths in the reply. The result omits the names of children, which are relative.
+    pub fn paths_mut(&mut self) -> Vec<&mut ByteString> {
+        match self {
+            Self::Create(path) | Self::Sync(path) => vec![path],
+            Self::Create2(record) => vec![&mut record.path],
+            Self::GetEphemerals(paths) => paths.iter_mut().collect(),
+            Self::Multi(results) => results
+                .iter_mut()
+                .filter_map(|result| match result {
+                    MultiResult::Create { path } | MultiResult::Create2 { path, .. } => Some(path),
+                    MultiResult::Check
+                    | MultiResult::Delete
+                    | MultiResult::Error(_)
+                    | MultiResult::SetData(_) => None,
+                })
+                .collect(),
+            Self::AddWatch(_)
+            | Self::Empty
+            | Self::Exists(_)
+            | Self::GetAcl(_)
+            | Self::GetAllChildrenNumber(_)
+            | Self::GetChildren(_)
+            | Self::GetChildren2(_)
+            | Self::GetData(_)
+            | Self::MultiRead(_)
+            | Self::Reconfig(_)
+            | Self::Sasl(_)
+            | Self::SetAcl(_)
+            | Self::SetData(_)
+            | Self::WhoAmI(_) => Vec::new(),
+        }
+    }
+
     /// Appends the record that follows the header.
     pub fn encode(&self, out: &mut BytesMut) {
         match self {

@@ -159,21 +159,42 @@ pub enum Request {
     WhoAmI,
 }
 
-/// Lists the paths of a request, as either shared or mutable references.
-macro_rules! paths_of {
-    ($request:expr, $iter:ident $(, $mutable:tt)?) => {
+/// The path of a request about one znode, as either a shared or a mutable reference.
+macro_rules! path_of {
+    ($request:expr $(, $mutable:tt)?) => {
         match $request {
-            Self::AddWatch(request) => vec![&$($mutable)? request.path],
+            Self::AddWatch(request) => Some(&$($mutable)? request.path),
             Self::CheckWatches(request) | Self::RemoveWatches(request) => {
-                vec![&$($mutable)? request.path]
+                Some(&$($mutable)? request.path)
             }
-            Self::Create(request) => vec![&$($mutable)? request.path],
-            Self::Delete(request) => vec![&$($mutable)? request.path],
+            Self::Create(request) => Some(&$($mutable)? request.path),
+            Self::Delete(request) => Some(&$($mutable)? request.path),
             Self::Exists(request)
             | Self::GetChildren(request)
             | Self::GetChildren2(request)
-            | Self::GetData(request) => vec![&$($mutable)? request.path],
-            Self::GetAcl(path) | Self::GetAllChildrenNumber(path) | Self::Sync(path) => vec![path],
+            | Self::GetData(request) => Some(&$($mutable)? request.path),
+            Self::GetAcl(path) | Self::GetAllChildrenNumber(path) | Self::Sync(path) => Some(path),
+            Self::SetAcl(request) => Some(&$($mutable)? request.path),
+            Self::SetData(request) => Some(&$($mutable)? request.path),
+            Self::Auth(_)
+            | Self::CloseSession
+            | Self::GetEphemerals(_)
+            | Self::Multi(_)
+            | Self::MultiRead(_)
+            | Self::Ping
+            | Self::Reconfig(_)
+            | Self::Sasl(_)
+            | Self::SetWatches(_)
+            | Self::SetWatches2(_)
+            | Self::WhoAmI => None,
+        }
+    };
+}
+
+/// Lists the paths of a request, as either shared or mutable references.
+macro_rules! paths_of {
+    ($request:expr, $path:ident, $iter:ident $(, $mutable:tt)?) => {
+        match $request {
             Self::GetEphemerals(prefix) => prefix.$iter().collect(),
             Self::Multi(ops) => ops
                 .$iter()
@@ -190,16 +211,7 @@ macro_rules! paths_of {
                     ReadOp::GetChildren(path) | ReadOp::GetData(path) => path,
                 })
                 .collect(),
-            Self::SetAcl(request) => vec![&$($mutable)? request.path],
-            Self::SetData(request) => vec![&$($mutable)? request.path],
-            Self::Auth(_)
-            | Self::CloseSession
-            | Self::Ping
-            | Self::Reconfig(_)
-            | Self::Sasl(_)
-            | Self::SetWatches(_)
-            | Self::SetWatches2(_)
-            | Self::WhoAmI => Vec::new(),
+            other => other.$path().into_iter().collect(),
         }
     };
 }
@@ -236,17 +248,27 @@ impl Request {
         }
     }
 
+    /// Returns the path of an operation on one znode.
+    pub fn path(&self) -> Option<&ByteString> {
+        path_of!(self)
+    }
+
+    /// Returns the same path as [`path`](Self::path), mutably.
+    pub fn path_mut(&mut self) -> Option<&mut ByteString> {
+        path_of!(self, mut)
+    }
+
     /// Returns the paths of the operation, in the order of the request. The result is empty for
     /// [`GetEphemerals`](Self::GetEphemerals) without a prefix. It omits the paths of
     /// [`SetWatches`](Self::SetWatches) and [`SetWatches2`](Self::SetWatches2), which come from
     /// earlier requests.
     pub fn paths(&self) -> Vec<&ByteString> {
-        paths_of!(self, iter)
+        paths_of!(self, path, iter)
     }
 
     /// Returns the same paths as [`paths`](Self::paths), mutably.
     pub fn paths_mut(&mut self) -> Vec<&mut ByteString> {
-        paths_of!(self, iter_mut, mut)
+        paths_of!(self, path_mut, iter_mut, mut)
     }
 
     /// Appends the record that follows the header.
