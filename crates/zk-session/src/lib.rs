@@ -96,17 +96,18 @@
 //! tokio. Authors of locks and other recipes find what they need in [`recipe`].
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
-#![cfg_attr(not(feature = "tokio"), allow(dead_code, reason = "used by the driver"))]
+#![cfg_attr(
+    not(feature = "tokio"),
+    allow(dead_code, unused_imports, reason = "used by the driver")
+)]
 
-// Public only for the tests of this workspace: semver guarantees do not cover it.
-#[doc(hidden)]
-pub mod machine;
 pub mod path;
 pub mod recipe;
 
 mod connect_string;
 mod error;
 mod host;
+mod machine;
 #[cfg(all(test, feature = "tokio"))]
 mod messages;
 mod operation;
@@ -171,6 +172,10 @@ pub use crate::{
     watch::stream::{WATCH_CAPACITY_DEFAULT, WatchOptions, WatchStream},
     watch::watcher::Watcher,
 };
+
+// Public only for the tests of this workspace: semver guarantees do not cover it.
+#[doc(hidden)]
+pub use crate::machine::LeaseClock;
 
 // Public only for `zk-recipes`, which declares the metrics of locks in the same way.
 #[cfg(feature = "tokio")]

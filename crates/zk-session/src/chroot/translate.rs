@@ -7,10 +7,7 @@
 //! receives it; watch streams translate their events. They are the only callers of this module. The
 //! task does not know which roots its handles have.
 
-#![expect(clippy::wildcard_enum_match_arm, reason = "most replies have no path")]
-
-use bytestring::ByteString;
-use jute_codec::{ErrorCode, MultiResult, Request, Response};
+use jute_codec::{ErrorCode, Request, Response};
 
 use crate::error::{OpError, Target};
 use crate::machine::subject::refusal;
@@ -92,20 +89,8 @@ fn response_to_client(chroot: &Chroot, response: &mut Response) {
     if chroot.as_str().is_empty() {
         return;
     }
-    let map = |path: &mut ByteString| *path = chroot.to_client(path);
-    match response {
-        Response::Create(path) | Response::Sync(path) => map(path),
-        Response::Create2(created) => map(&mut created.path),
-        Response::GetEphemerals(paths) => paths.iter_mut().for_each(map),
-        Response::Multi(results) => {
-            for result in results {
-                if let MultiResult::Create { path } | MultiResult::Create2 { path, .. } = result {
-                    map(path);
-                }
-            }
-        }
-        // Other replies contain no paths; children are names.
-        _ => {}
+    for path in response.paths_mut() {
+        *path = chroot.to_client(path);
     }
 }
 

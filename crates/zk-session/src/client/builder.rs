@@ -126,7 +126,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets the maximum time for one server to accept a connection and reply to the handshake.
+    /// Sets the maximum time for one server to accept a connection and reply to the handshake. It
+    /// begins again for the replies to credentials.
     ///
     /// Default: the session timeout divided by the number of servers, so that there is time for one
     /// attempt at each of them. The divisor is at least three, because one name may stand for

@@ -69,19 +69,26 @@ mod tests {
     async fn begun(is_detached: bool) -> (usize, usize) {
         let (threads, count) = (Threads::new(1), Arc::new(AtomicUsize::new(0)));
         let (release, blocked) = channel::<()>();
-        let mut blocked = Some(blocked);
-        for _ in 0..5 {
-            let (count, blocked) = (Arc::clone(&count), blocked.take());
-            let work = move || {
+        let (begin, first_has_begun) = oneshot::channel();
+        let mut first = Some((begin, blocked));
+        let mut next = || {
+            let (count, first) = (Arc::clone(&count), first.take());
+            move || {
                 count.fetch_add(1, Ordering::Relaxed);
-                blocked.map(|blocked| blocked.recv())
-            };
-            let ended = if is_detached {
-                timeout(SOON, threads.detached(work)).await
-            } else {
-                timeout(SOON, threads.pooled(work)).await
-            };
-            assert!(ended.is_err(), "the first one still blocks");
+                first.map(|(begin, blocked)| (begin.send(()), blocked.recv()))
+            }
+        };
+        let run = async |work| match is_detached {
+            true => threads.detached(work).await.map(drop),
+            false => threads.pooled(work).await.map(drop),
+        };
+        // A busy machine may take any time to start a thread.
+        tokio::select! {
+            _ = run(next()) => panic!("the first one still blocks"),
+            begun = first_has_begun => begun.expect("it says that it has begun"),
+        }
+        for _ in 0..4 {
+            assert!(timeout(SOON, run(next())).await.is_err(), "the first one still blocks");
         }
         let meanwhile = count.load(Ordering::Relaxed);
         drop(release);

@@ -37,10 +37,11 @@ pub enum FailureCause {
     #[error("it has answered no request yet")]
     NoReply,
     /// The session's task did not run for this long, so the client could neither send nor receive.
-    /// Code in its runtime blocks, or nothing drives the runtime.
+    /// The process was paused, code in its runtime blocks, or nothing drives the runtime.
     #[error(
-        "the session's task did not run for {0:?}: code in the runtime of the client blocks, or \
-         nothing drives that runtime; if blocking cannot be avoided, use `dedicated_thread`"
+        "the session's task did not run for {0:?}: the process was paused, code in the runtime of \
+         the client blocks, or nothing drives that runtime; if blocking cannot be avoided, use \
+         `dedicated_thread`"
     )]
     NotRun(Duration),
     /// The transport could not be opened.

@@ -121,7 +121,10 @@ fn hint(code: ErrorCode, target: &Target) -> Option<&'static str> {
         ErrorCode::NEW_CONFIG_NO_QUORUM => {
             Some("too few of the new servers are in contact with the leader")
         }
-        ErrorCode::INVALID_ACL => Some("the access control list is empty or malformed"),
+        ErrorCode::INVALID_ACL => Some(
+            "the access control list is empty or malformed, or grants to the creator, and the \
+             server knows no identity of this client",
+        ),
         _ => None,
     }
 }

@@ -10,11 +10,11 @@ use super::ticket::SessionTicket;
 use crate::host::Host;
 
 /// Default limit on the number of operations that wait or are in flight at a time.
-pub const OUTSTANDING_MAX: usize = 65_536;
+pub(crate) const OUTSTANDING_MAX: usize = 65_536;
 
 /// Options of a session machine.
 #[derive(Clone)]
-pub struct SessionConfig {
+pub(crate) struct SessionConfig {
     /// Servers to connect to; at least one.
     pub hosts: Vec<Host>,
     /// Determines the order of the hosts and the jitter of pauses.

@@ -15,7 +15,7 @@ use crate::types::WatchedEvent;
 /// An instruction to the driver, or news that the driver passes on. The order of events matters.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
-pub enum Event {
+pub(crate) enum Event {
     /// A change of the credentials is complete, or was given up.
     AuthChanged {
         /// Identifies the change.
@@ -73,7 +73,7 @@ pub enum Event {
 
 /// What a persistent watch reports.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum WatchNews {
+pub(crate) enum WatchNews {
     /// The watch has ended, and reports nothing more.
     Ended(WatchEnded),
     /// A znode changed. The path is the server's, including the chroot.

@@ -15,11 +15,11 @@ pub struct Token(pub u64);
 
 /// Identifies a recipient of watch events: a lane or a watcher.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct OwnerId(pub u64);
+pub(crate) struct OwnerId(pub u64);
 
 impl OwnerId {
     /// The owner of flights that set no watch.
-    pub const NONE: Self = Self(0);
+    pub(crate) const NONE: Self = Self(0);
 }
 
 /// Identifies a watch among the watches of one owner. The owner chooses it and never reuses it.
@@ -54,7 +54,7 @@ impl WatchNumber {
 
 /// Identifies a watch of a session.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct WatchId {
+pub(crate) struct WatchId {
     /// The recipient of its event.
     pub owner: OwnerId,
     /// Its number among the owner's watches.

@@ -5,7 +5,9 @@
 //! another. Source: `KeeperTCPHandler::receiveHandshake` and `sendHandshake`. A password of ZooKeeper
 //! is random. The internals have a page about Keeper, with the sources of the rest.
 
-use jute_codec::{ConnectResponse, CreateMode, MultiOp, OpCode, Request};
+use jute_codec::{ConnectResponse, CreateMode, MultiOp, Request};
+
+use crate::operation::table::Facts;
 
 /// The protocol version with which a Keeper without a leader refuses a client. The reply has a
 /// session timeout, and -1 as the session.
@@ -33,15 +35,7 @@ pub(super) fn may_lack(request: &Request) -> bool {
             .iter()
             .any(|op| matches!(op, MultiOp::Create(create) if !is_known(create.mode)));
     }
-    matches!(
-        request.op(),
-        OpCode::ADD_WATCH
-            | OpCode::CHECK_WATCHES
-            | OpCode::GET_ALL_CHILDREN_NUMBER
-            | OpCode::GET_EPHEMERALS
-            | OpCode::REMOVE_WATCHES
-            | OpCode::WHO_AM_I
-    )
+    Facts::of(request.op()).keepers_may_lack
 }
 
 fn is_known(mode: CreateMode) -> bool {

@@ -79,18 +79,19 @@ mod watch;
 mod watches;
 
 pub use self::cause::DisconnectCause;
-pub use self::config::{OUTSTANDING_MAX, SessionConfig};
-pub use self::event::{Event, WatchNews};
-pub use self::flight::{Flight, Operation, OwnerId, Reply, Token, WatchId, WatchNumber};
+pub use self::flight::{Flight, Operation, Reply, Token, WatchNumber};
 pub use self::hosts::Attempt;
 pub use self::lease::{Lease, LeaseClock, LeaseDefect, SlowCommits};
 pub use self::persistent::WatchMode;
 pub use self::quota::Limits;
-pub use self::sasl::{SaslInput, SaslStep};
-pub use self::session::{AuthChange, SessionMachine};
 pub use self::status::{Change, EndCause, SessionState, Status};
 pub use self::ticket::{InvalidTicket, SessionTicket};
-pub use self::watch::WatchKind;
+
+pub(crate) use self::config::{OUTSTANDING_MAX, SessionConfig};
+pub(crate) use self::event::{Event, WatchNews};
+pub(crate) use self::flight::{OwnerId, WatchId};
+pub(crate) use self::sasl::{SaslInput, SaslStep};
+pub(crate) use self::session::{AuthChange, SessionMachine};
 
 #[cfg(test)]
 mod tests;

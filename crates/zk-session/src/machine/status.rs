@@ -163,9 +163,17 @@ pub struct Status {
     /// How many guard deadlines have passed. Code that relied on the session before one of them
     /// must not rely on it again, even if the session is resumed.
     pub lapses: u64,
+    pub(crate) has_left_session: bool,
 }
 
 impl Status {
+    /// Returns true if an earlier session of this client may still be alive although the client has
+    /// the next one: a server has [swapped](EndCause::Swapped) it, or is a ClickHouse Keeper, where
+    /// nobody can close a session that was given up. Requests of that session may still be applied.
+    pub fn has_left_session(&self) -> bool {
+        self.has_left_session
+    }
+
     /// Returns the time from which the session's ephemeral znodes must no longer be trusted. This
     /// is the end of the [lease](Self::lease_deadline), if there is one.
     ///

@@ -1,5 +1,7 @@
 //! What remains of an encoded request until its reply arrives, for the watch and for messages.
 
+use std::mem;
+
 use bytestring::ByteString;
 use jute_codec::{ErrorCode, MultiOp, MultiResult, OpCode, Request, Response};
 
@@ -18,28 +20,12 @@ pub(crate) enum Subject {
 
 impl Subject {
     /// Returns the paths of an operation that was encoded.
-    pub(crate) fn of(operation: Operation) -> Self {
-        #[expect(clippy::wildcard_enum_match_arm, reason = "the client sends no others")]
-        Self::Path(match operation.request {
-            Request::AddWatch(request) => request.path,
-            Request::CheckWatches(request) | Request::RemoveWatches(request) => request.path,
-            Request::Create(request) => request.path,
-            Request::Delete(request) => request.path,
-            Request::Exists(request)
-            | Request::GetChildren(request)
-            | Request::GetChildren2(request)
-            | Request::GetData(request) => request.path,
-            Request::GetAcl(path) | Request::GetAllChildrenNumber(path) | Request::Sync(path) => {
-                path
-            }
-            Request::Multi(mut operations) => {
-                operations.iter_mut().for_each(discard_data);
-                return Self::Multi(operations);
-            }
-            Request::SetAcl(request) => request.path,
-            Request::SetData(request) => request.path,
-            _ => ByteString::new(),
-        })
+    pub(crate) fn of(mut operation: Operation) -> Self {
+        if let Request::Multi(mut operations) = operation.request {
+            operations.iter_mut().for_each(discard_data);
+            return Self::Multi(operations);
+        }
+        Self::Path(operation.request.path_mut().map(mem::take).unwrap_or_default())
     }
 
     /// Returns the path; empty for a multi.

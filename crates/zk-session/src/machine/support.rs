@@ -56,14 +56,16 @@ impl Support {
         })
     }
 
-    /// Records that the server does not know an operation.
-    pub(super) fn refused(&mut self, op: OpCode, now: Time) {
+    /// Records that the server does not know an operation. Returns whether this is news.
+    pub(super) fn refused(&mut self, op: OpCode, now: Time) -> bool {
+        let is_news = !self.is_unknown(op, now);
         let host = self.host.clone();
         self.refused.retain(|old| (&old.host, old.op) != (&host, op));
         if self.refused.len() == REFUSED_MAX {
             self.refused.remove(0);
         }
         self.refused.push(Refused { host, op, at: now });
+        is_news
     }
 }
 
@@ -133,7 +135,8 @@ mod tests {
         let mut support = Support::default();
         let begin = Time::default() + Duration::from_secs(1);
         support.connecting(host(1));
-        support.refused(OpCode::WHO_AM_I, begin);
+        assert!(support.refused(OpCode::WHO_AM_I, begin));
+        assert!(!support.refused(OpCode::WHO_AM_I, begin), "it was known");
         support.connecting(host(1));
         let almost = begin + (REFUSED_KEPT - Duration::from_nanos(1));
         assert!(support.is_unknown(OpCode::WHO_AM_I, almost));

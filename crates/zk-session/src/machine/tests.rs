@@ -9,6 +9,7 @@ mod credentials;
 mod deadlines;
 mod exactly_once;
 mod keeper;
+mod kept_lease;
 mod lease;
 mod persistent;
 mod quota;

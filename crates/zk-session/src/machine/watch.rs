@@ -20,7 +20,7 @@ const ID_MAX: WatchId = WatchId { owner: OwnerId(u64::MAX), number: WatchNumber:
 
 /// The kind of a one-shot watch.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub enum WatchKind {
+pub(crate) enum WatchKind {
     /// Set by getChildren. Fires when a child is created or deleted, or the znode is deleted.
     Child,
     /// Set by getData, and by exists on an existing znode. Fires when the data changes or the znode

@@ -16,6 +16,8 @@ pub(crate) struct Facts {
     pub(crate) is_create: bool,
     /// Servers know it only since 3.6 or later. The oldest supported servers know all others.
     pub(crate) is_newer: bool,
+    /// A ClickHouse Keeper may not know it.
+    pub(crate) keepers_may_lack: bool,
     pub(crate) reply: ReplyKind,
 }
 
@@ -37,7 +39,7 @@ impl Facts {
             OpCode::ADD_WATCH => read("add_watch", "watch").newer(),
             OpCode::AUTH => read("auth", "add the credentials"),
             OpCode::CHECK => read("check", "check"),
-            OpCode::CHECK_WATCHES => read("check_watches", "find the watch on"),
+            OpCode::CHECK_WATCHES => read("check_watches", "find the watch on").not_in_keepers(),
             OpCode::CLOSE_SESSION => read("close", "close the session"),
             OpCode::CREATE | OpCode::CREATE2 => create("create", "create"),
             OpCode::CREATE_CONTAINER => create("create_container", "create the container"),
@@ -58,12 +60,15 @@ impl Facts {
                     .replies(ReplyKind::Names)
             }
             OpCode::MULTI => write("multi", "commit the multi that begins with"),
-            OpCode::MULTI_READ => {
-                read("multi_read", "read several znodes").newer().replies(ReplyKind::Data)
-            }
+            OpCode::MULTI_READ => read("multi_read", "read several znodes")
+                .newer()
+                .in_keepers()
+                .replies(ReplyKind::Data),
             OpCode::PING => read("ping", "ping"),
             OpCode::RECONFIG => write("reconfig", "change the servers of the ensemble"),
-            OpCode::REMOVE_WATCHES => read("remove_watches", "remove the watches of"),
+            OpCode::REMOVE_WATCHES => {
+                read("remove_watches", "remove the watches of").not_in_keepers()
+            }
             OpCode::SASL => read("sasl", "authenticate"),
             OpCode::SET_ACL => write("set_acl", "replace the access control list of"),
             OpCode::SET_DATA => write("set_data", "write"),
@@ -77,7 +82,15 @@ impl Facts {
     }
 
     const fn newer(self) -> Self {
-        Self { is_newer: true, ..self }
+        Self { is_newer: true, keepers_may_lack: true, ..self }
+    }
+
+    const fn in_keepers(self) -> Self {
+        Self { keepers_may_lack: false, ..self }
+    }
+
+    const fn not_in_keepers(self) -> Self {
+        Self { keepers_may_lack: true, ..self }
     }
 
     const fn replies(self, reply: ReplyKind) -> Self {
@@ -86,8 +99,15 @@ impl Facts {
 }
 
 const fn read(name: &'static str, verb: &'static str) -> Facts {
-    let reply = ReplyKind::Short;
-    Facts { name, verb, is_write: false, is_create: false, is_newer: false, reply }
+    Facts {
+        name,
+        verb,
+        is_write: false,
+        is_create: false,
+        is_newer: false,
+        keepers_may_lack: false,
+        reply: ReplyKind::Short,
+    }
 }
 
 const fn write(name: &'static str, verb: &'static str) -> Facts {

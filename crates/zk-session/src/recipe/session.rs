@@ -4,17 +4,20 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytestring::ByteString;
-use jute_codec::{Acl, CreateMode, ErrorCode, MultiOp, MultiResult};
+use jute_codec::{Acl, CreateMode, ErrorCode, MultiOp, MultiResult, Response};
 
 use super::lane::Lane;
+use crate::chroot::translate::Root;
 use crate::client::Client;
 use crate::driver::janitor::Slot;
 use crate::driver::notices::Notice;
 use crate::driver::shared::Shared;
 use crate::error::{OpError, Target};
-use crate::machine::Status;
+use crate::machine::{Operation, Status};
+use crate::operation::terms::Terms;
 use crate::operation::{create::CreateOptions, multi, multi::Multi, multi::MultiOutcome, op::Op};
 use crate::time::Time;
+use crate::types::SessionId;
 use crate::watchdog::Watchdog;
 
 /// A handle to a client's session, for recipes. It keeps the session open, as the client does.
@@ -47,6 +50,17 @@ impl Session {
     /// Opens a lane.
     pub fn lane(&self) -> Lane {
         Lane::open(Arc::clone(&self.shared))
+    }
+
+    /// Submits one operation in the given session, without a lane. It counts against
+    /// [`outstanding_limit`](crate::ClientBuilder::outstanding_limit), but has no
+    /// [terms](Client::with_timeout). A create without an access control list, even in a multi, gets
+    /// the default list of the client.
+    pub fn submit(&self, session: SessionId, mut operation: Operation) -> Op<Response> {
+        let shared = &self.shared;
+        shared.access.complete(&shared.chroot, &mut operation.request);
+        let terms = Terms { session: Some(session), ..Terms::default() };
+        Op::submit(shared, Some(&terms), Root::Client, operation, None, |answer| answer.result)
     }
 
     /// Reserves a slot of the janitor, which runs cleanup that must outlive its caller. The path is

@@ -27,8 +27,23 @@ pub enum MetricKind {
     Seconds,
 }
 
+/// A number of a snapshot, with its declaration.
+#[derive(Clone, Copy, Debug)]
+pub struct Figure {
+    /// Its field.
+    pub field: &'static str,
+    /// What it is exported as, if it is.
+    pub metric: Option<Metric>,
+    /// Its value; times are in seconds.
+    pub value: f64,
+}
+
 /// Declares the numbers of something that counts. Each number is declared once, with its field in the
 /// public snapshot and with its metric; a number without a metric is not exported.
+///
+/// Everything else follows from the declaration: the suite `tests/tests/metrics` compares each number
+/// with its metric, fails if its scenes never change one, and writes the list in `docs/metrics.md` and
+/// a panel of the dashboard.
 ///
 /// - `counts` only grow: the snapshot has a `u64`, and the metric is a `Counter`, or counts `Bytes`.
 /// - `times` are measured: the snapshot has their sum, and the metric is their distribution.
@@ -81,6 +96,29 @@ macro_rules! figures {
                     $($level: levels.$level,)*
                     $($other: ::std::default::Default::default(),)*
                 }
+            }
+
+            /// Returns the numbers with their declarations, for tests.
+            #[doc(hidden)]
+            #[expect(clippy::cast_precision_loss, reason = "no test counts to 2^52")]
+            pub fn figures(&self) -> ::std::vec::Vec<$crate::metrics::Figure> {
+                ::std::vec![
+                    $($crate::metrics::Figure {
+                        field: ::std::stringify!($count),
+                        metric: Counts::METRICS.$count,
+                        value: self.$count as f64,
+                    },)*
+                    $($crate::metrics::Figure {
+                        field: ::std::stringify!($time),
+                        metric: Times::METRICS.$time,
+                        value: self.$time.as_secs_f64(),
+                    },)*
+                    $($crate::metrics::Figure {
+                        field: ::std::stringify!($level),
+                        metric: Levels::METRICS.$level,
+                        value: self.$level as f64,
+                    },)*
+                ]
             }
         }
 

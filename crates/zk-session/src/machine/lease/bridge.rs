@@ -164,6 +164,11 @@ impl Bridge {
         self.requests.iter().rev().find(is_bridged).map(|request| request.proof)
     }
 
+    /// Returns the request on which the next write can base the lease, if it is committed.
+    pub(super) fn next_proof(&self) -> Option<Proof> {
+        self.piers.back().map(|pier| pier.proof)
+    }
+
     /// Returns the request on which the next committed write will base the lease, and since when
     /// that is so. Returns `None` if the session was idle: the lease would soon be shorter, because
     /// of the gap.

@@ -271,6 +271,10 @@ mod tests {
         assert_eq!(writes(3_231), Some(Duration::from_micros(161_550)));
         assert_eq!(writes(30_000), Some(Duration::from_millis(1500)));
         assert_eq!(writes(0), None);
+        // What the guide says.
+        let rounded = Duration::from_secs_f64(3.3);
+        let min = Lease::default().timeout_min();
+        assert!(rounded - Duration::from_millis(100) < min && min <= rounded, "{min:?}");
         let second = Lease::writes(Duration::from_secs(1));
         for lease in [Lease::default(), second, Lease::pings(5, TICK_DEFAULT)] {
             let min = lease.timeout_min();

@@ -22,7 +22,7 @@ const CONNECT_TIME_MIN: Duration = Duration::from_millis(500);
 
 impl SessionMachine {
     /// Records that the transport could not be opened, or has ended.
-    pub fn handle_disconnected(&mut self, now: Time) {
+    pub(crate) fn handle_disconnected(&mut self, now: Time) {
         self.advance(now);
         if !matches!(self.link.phase, Phase::Idle | Phase::Stopped(_)) {
             self.end_connection(None);
@@ -47,6 +47,24 @@ impl SessionMachine {
         self.events.push_back(Event::Connect(host));
     }
 
+    /// Begins the time limit of the attempt again for an exchange that follows the handshake. Without
+    /// that, a distant server could answer a handshake in time, but never the credentials behind it.
+    pub(super) fn begin_time_again(&mut self) {
+        if self.timers.is_set(Timer::Connect) {
+            self.timers.set(Timer::Connect, self.now + self.attempt.time());
+        }
+    }
+
+    /// Gives the server at least as much time for its first reply as it took for what came before. So a
+    /// distant server, which needs most of the time for the handshake, is not left right before its
+    /// reply arrives, and a near one gets hardly more.
+    pub(super) fn extend_time(&mut self) {
+        let Some(end) = self.timers.get(Timer::Connect) else { return };
+        let left = end.saturating_since(self.now);
+        let taken = self.attempt.time().saturating_sub(left);
+        self.timers.set(Timer::Connect, end.max(self.now + taken));
+    }
+
     /// Returns the server to ask once more, unless it has left the list since.
     fn same_server(&self) -> Option<Host> {
         let is_same = self.link.opening() != Opening::Regular;
@@ -54,12 +72,12 @@ impl SessionMachine {
     }
 
     /// Returns the current attempt to connect, or the last one.
-    pub fn attempt(&self) -> Attempt {
+    pub(crate) fn attempt(&self) -> Attempt {
         self.attempt
     }
 
     /// Returns the number of failed attempts and lost connections since the last proven connection.
-    pub fn failures(&self) -> u32 {
+    pub(crate) fn failures(&self) -> u32 {
         self.hosts.failures()
     }
 
@@ -138,7 +156,7 @@ impl SessionMachine {
     }
 
     /// Ends an established connection once no reply is missing, and connects again.
-    pub fn reconnect(&mut self, now: Time) {
+    pub(crate) fn reconnect(&mut self, now: Time) {
         self.advance(now);
         if self.link.phase == Phase::Established && !self.is_closing {
             self.leave(DisconnectCause::HandOver);
@@ -148,13 +166,13 @@ impl SessionMachine {
 
     /// Replaces the list of servers, which must not be empty. If the client has to move to another
     /// server, it does so when no reply is missing.
-    pub fn set_hosts(&mut self, now: Time, hosts: Vec<Host>) {
+    pub(crate) fn set_hosts(&mut self, now: Time, hosts: Vec<Host>) {
         self.replace_hosts(now, hosts, Hosts::replace);
     }
 
     /// Replaces the list like [`set_hosts`](Self::set_hosts) by the servers that the ensemble itself
     /// names. When none of them can be reached, the client tries those of the list that it was given.
-    pub fn follow_hosts(&mut self, now: Time, hosts: Vec<Host>) {
+    pub(crate) fn follow_hosts(&mut self, now: Time, hosts: Vec<Host>) {
         self.replace_hosts(now, hosts, Hosts::follow);
     }
 
@@ -219,8 +237,10 @@ impl SessionMachine {
         self.timers.stop_those_of_connection();
         self.auth_interrupted();
         let is_urgent = self.savable_until().is_some();
-        // A new list is not a failure of a server, and it may change at any rate.
-        let at = if is_same_server || has_new_list {
+        // A new list is not a failure of a server, and it may change at any rate. Nor is an unknown
+        // operation, and each server refuses an operation once in a while: a client that begins to
+        // use an old ensemble may lose a connection for each server and each newer operation.
+        let at = if is_same_server || has_new_list || ended.has_taught {
             self.hosts.pace(self.now)
         } else if is_regular {
             self.hosts.follow_at(self.now, is_urgent)

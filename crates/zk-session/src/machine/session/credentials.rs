@@ -23,7 +23,7 @@ const CREDENTIALS_MAX: usize = 64;
 
 /// A change of the credentials that are sent on every connection.
 #[derive(Clone)]
-pub struct AuthChange {
+pub(crate) struct AuthChange {
     /// The new credentials.
     pub packets: Vec<AuthPacket>,
     /// They replace all others, which are no longer sent. Otherwise they are added.
@@ -46,7 +46,7 @@ pub(super) struct PendingChange {
 
 impl SessionMachine {
     /// Changes the credentials. [`Event::AuthChanged`] reports the result.
-    pub fn change_auth(&mut self, now: Time, token: Token, change: AuthChange) {
+    pub(crate) fn change_auth(&mut self, now: Time, token: Token, change: AuthChange) {
         self.advance(now);
         let refusal = if self.is_closing || matches!(self.link.phase, Phase::Stopped(_)) {
             Some(AuthError::Closed)
@@ -82,6 +82,9 @@ impl SessionMachine {
         }
         self.send_auth_changes();
         self.finish_authentication();
+        if matches!(self.link.phase, Phase::Authenticating(_)) {
+            self.begin_time_again();
+        }
     }
 
     /// Handles the reply to an auth packet. Servers answer them in order: first those of the

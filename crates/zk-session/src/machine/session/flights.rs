@@ -13,7 +13,7 @@ use crate::time::Time;
 impl SessionMachine {
     /// Submits a flight under its own token. It is sent at once if the session is connected, and
     /// otherwise waits for the next connection. `owner` receives the events of its watches.
-    pub fn submit(&mut self, now: Time, token: Token, owner: OwnerId, flight: Flight) {
+    pub(crate) fn submit(&mut self, now: Time, token: Token, owner: OwnerId, flight: Flight) {
         self.advance(now);
         let places = flight.operations.len();
         let is_full = self.flights.outstanding() + places > self.config.outstanding_limit;
@@ -24,7 +24,7 @@ impl SessionMachine {
 
     /// Like [`submit`](Self::submit), for a flight of a limited handle: the number of the handle, and
     /// its limits. The handle may have half of the places of `outstanding_limit`.
-    pub fn submit_limited(
+    pub(crate) fn submit_limited(
         &mut self,
         now: Time,
         token: Token,
@@ -46,7 +46,13 @@ impl SessionMachine {
     /// is not refused because of it. It is for flights whose number the submitter limits: a flight
     /// of several operations might never fit into a small limit, and a lock must not wait for the
     /// requests of other callers.
-    pub fn submit_uncounted(&mut self, now: Time, token: Token, owner: OwnerId, flight: Flight) {
+    pub(crate) fn submit_uncounted(
+        &mut self,
+        now: Time,
+        token: Token,
+        owner: OwnerId,
+        flight: Flight,
+    ) {
         self.advance(now);
         self.accept(token, owner, flight, 0, None, None);
     }
@@ -106,7 +112,7 @@ impl SessionMachine {
     }
 
     /// Discards a flight. Operations that were not sent never will be, and no reply is reported.
-    pub fn cancel(&mut self, now: Time, token: Token) {
+    pub(crate) fn cancel(&mut self, now: Time, token: Token) {
         self.advance(now);
         self.flights.cancel(token);
         self.send_admitted();
@@ -114,7 +120,7 @@ impl SessionMachine {
 
     /// Withdraws a flight. If none of it was sent, it completes with [`OpError::Recalled`] and will
     /// never be sent. Otherwise it completes as usual.
-    pub fn recall(&mut self, now: Time, token: Token) {
+    pub(crate) fn recall(&mut self, now: Time, token: Token) {
         self.advance(now);
         if let Some(unsent) = self.flights.withdraw(token) {
             self.complete_flight(token, &unsent, &OpError::Recalled { target: Target::UNKNOWN });
@@ -131,7 +137,7 @@ impl SessionMachine {
 
     /// Sets the deadline of an open flight, or of a change of the credentials, replacing any earlier
     /// one.
-    pub fn set_deadline(&mut self, now: Time, token: Token, at: Time) {
+    pub(crate) fn set_deadline(&mut self, now: Time, token: Token, at: Time) {
         self.advance(now);
         self.flights.set_deadline(token, at);
         self.set_auth_deadline(token, at);

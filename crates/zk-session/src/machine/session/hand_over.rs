@@ -19,7 +19,7 @@ use crate::time::Time;
 impl SessionMachine {
     /// Stops the machine without ending its session. An event reports the ticket of the session, or
     /// that there is none.
-    pub fn hand_over(&mut self, now: Time) {
+    pub(crate) fn hand_over(&mut self, now: Time) {
         self.advance(now);
         if self.is_closing || matches!(self.link.phase, Phase::Stopped(_)) {
             self.events.push_back(Event::HandedOver(None));

@@ -17,7 +17,7 @@ use crate::types::{SessionId, Zxid};
 
 impl SessionMachine {
     /// Records that the transport is open, and starts the handshake.
-    pub fn handle_connected(&mut self, now: Time) {
+    pub(crate) fn handle_connected(&mut self, now: Time) {
         self.advance(now);
         self.downlink.connected();
         debug_assert!(
@@ -101,6 +101,7 @@ impl SessionMachine {
             }
             // Nobody can close the old session, and the next one is already open.
             self.stale = None;
+            self.has_left_session = true;
         }
         let is_read_only = granted.is_some() && response.read_only == Some(true);
         if self.link.opening() == Opening::ExpiryUnproven && !is_read_only {
@@ -265,6 +266,7 @@ impl SessionMachine {
         }
         self.restore_watches();
         if resumed && self.timers.is_set(Timer::Connect) {
+            self.extend_time();
             // Its reply is the acknowledgement that stops the timer.
             self.ping();
         }

@@ -31,7 +31,7 @@ const MOVED: MultiResult = MultiResult::Error(ErrorCode::SESSION_MOVED);
 
 impl SessionMachine {
     /// Processes received bytes. Takes whole frames from the front of `bytes`.
-    pub fn handle_bytes(&mut self, now: Time, bytes: &mut BytesMut) {
+    pub(crate) fn handle_bytes(&mut self, now: Time, bytes: &mut BytesMut) {
         self.advance(now);
         self.note_bytes(bytes);
         if let Phase::Handshaking(_) = self.link.phase
@@ -310,7 +310,7 @@ impl SessionMachine {
     /// connection after it. Returns why the connection ends.
     fn handle_unknown_operation(&mut self, xid: i32) -> DisconnectCause {
         let Some(pending) = self.link.take(xid) else { return DisconnectCause::Xid(xid) };
-        self.support.refused(pending.op, self.now);
+        self.link.has_taught |= self.support.refused(pending.op, self.now);
         self.measure(&pending, Fate::Refused);
         let unsupported = OpError::Unsupported { target: pending.target() };
         let code = ErrorCode::UNIMPLEMENTED;

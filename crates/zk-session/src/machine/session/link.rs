@@ -108,6 +108,8 @@ pub(in crate::machine) struct Link {
     ready_at: Option<Time>,
     /// When the connection starts to count as proven.
     proven_from: Option<Time>,
+    /// The server has refused an operation as unknown, and the client had not known that it would.
+    pub(super) has_taught: bool,
     /// Why the client leaves the connection once no reply is pending.
     leaving: Option<DisconnectCause>,
 }
@@ -142,6 +144,7 @@ impl Link {
             surplus: BTreeSet::new(),
             ready_at: None,
             proven_from: None,
+            has_taught: false,
             leaving: None,
         }
     }

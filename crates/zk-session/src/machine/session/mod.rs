@@ -42,7 +42,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 
 use self::accepted::Accepted;
-pub use self::credentials::AuthChange;
+pub(crate) use self::credentials::AuthChange;
 use self::credentials::PendingChange;
 use self::lease_warnings::LeaseWarnings;
 use self::link::Link;
@@ -75,7 +75,7 @@ struct Identity {
 }
 
 /// The session machine. The documentation of [`machine`](super) describes its contract.
-pub struct SessionMachine {
+pub(crate) struct SessionMachine {
     config: SessionConfig,
     now: Time,
     pub(super) link: Link,
@@ -87,6 +87,8 @@ pub struct SessionMachine {
     /// An earlier session that was given up and may still be alive. It is closed before a new
     /// session is opened.
     stale: Option<Identity>,
+    /// An earlier session may be alive, and nobody can close it.
+    has_left_session: bool,
     /// The server of the newest session is a ClickHouse Keeper.
     is_keeper: bool,
     timeout: SessionTimeout,
@@ -118,7 +120,7 @@ pub struct SessionMachine {
 
 impl SessionMachine {
     /// Creates a machine that requests its first connection at once.
-    pub fn new(config: SessionConfig, now: Time) -> Self {
+    pub(crate) fn new(config: SessionConfig, now: Time) -> Self {
         let mut timers = Timers::default();
         timers.set(Timer::Reconnect, now);
         let mut machine = Self {
@@ -128,6 +130,7 @@ impl SessionMachine {
             events: VecDeque::new(),
             identity: None,
             stale: None,
+            has_left_session: false,
             is_keeper: false,
             timeout: SessionTimeout::requested(config.session_timeout),
             validity: Validity::new(config.lease, config.session_timeout),
@@ -157,7 +160,7 @@ impl SessionMachine {
     }
 
     /// Returns a snapshot of the session.
-    pub fn status(&self) -> Status {
+    pub(crate) fn status(&self) -> Status {
         let state = match self.link.phase {
             Phase::Stopped(state) => state,
             _ if self.is_closing => SessionState::Closed,
@@ -191,6 +194,7 @@ impl SessionMachine {
             renewal_time: lease.renewal_time(self.now),
             overdue_from: self.validity.overdue_from(),
             lapses: self.validity.lapses(),
+            has_left_session: self.has_left_session,
         }
     }
 
@@ -241,19 +245,19 @@ impl SessionMachine {
     }
 
     /// Returns the number of registered watches.
-    pub fn watch_count(&self) -> usize {
+    pub(crate) fn watch_count(&self) -> usize {
         self.watches.len()
     }
 
     /// Appends the bytes to send, if any. The driver reports them with
     /// [`handle_transmitted`](Self::handle_transmitted) as the transport accepts them.
-    pub fn poll_transmit(&mut self, into: &mut BytesMut) {
+    pub(crate) fn poll_transmit(&mut self, into: &mut BytesMut) {
         self.link.take_bytes(into);
     }
 
     /// Takes the next event.
     #[must_use]
-    pub fn poll_event(&mut self) -> Option<Event> {
+    pub(crate) fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
@@ -266,7 +270,7 @@ impl SessionMachine {
     /// Returns the time at which to call [`handle_timeout`](Self::handle_timeout), which then moves
     /// this time on.
     #[must_use]
-    pub fn poll_timeout(&self) -> Option<Time> {
+    pub(crate) fn poll_timeout(&self) -> Option<Time> {
         // Nothing is admitted without a connection that accepts it.
         let admission = self.flights.next_admission().filter(|_| self.may_send());
         let flights = self.flights.next_deadline().into_iter().chain(admission);
@@ -275,7 +279,7 @@ impl SessionMachine {
     }
 
     /// Processes all deadlines that have passed at `now`.
-    pub fn handle_timeout(&mut self, now: Time) {
+    pub(crate) fn handle_timeout(&mut self, now: Time) {
         self.advance(now);
         while let Some(timer) = self.timers.take_expired(now) {
             match timer {
@@ -301,7 +305,7 @@ impl SessionMachine {
     /// Ends the session permanently. Waiting flights are refused, flights in flight complete, and
     /// then the session is closed, which deletes its ephemeral znodes. If no server can be reached,
     /// this takes at most one session timeout.
-    pub fn close(&mut self, now: Time) {
+    pub(crate) fn close(&mut self, now: Time) {
         self.advance(now);
         if self.is_closing || matches!(self.link.phase, Phase::Stopped(_)) {
             return;
@@ -352,6 +356,7 @@ impl SessionMachine {
         // next one: their senders may rely on ephemeral znodes that no longer exist.
         self.refuse_waiting(&OpError::session_expired(Outcome::NotApplied));
         self.emit(Change::Ended { session: identity.id, cause });
+        self.has_left_session |= cause == EndCause::Swapped;
         if cause == EndCause::GaveUp {
             // No server has confirmed the end, so the session may still be alive.
             self.stale = Some(identity);

@@ -18,7 +18,7 @@ use crate::time::Time;
 impl SessionMachine {
     /// Records that the transport has accepted bytes since `now`, which must not be later than the
     /// moment at which it got them: the lease counts from this time.
-    pub fn handle_transmitted(&mut self, now: Time, bytes: usize) {
+    pub(crate) fn handle_transmitted(&mut self, now: Time, bytes: usize) {
         self.advance(now);
         if self.link.transmitted(now, bytes) {
             self.rearm_read();
@@ -27,7 +27,7 @@ impl SessionMachine {
     }
 
     /// Records that the transport has no room for more bytes.
-    pub fn handle_blocked(&mut self) {
+    pub(crate) fn handle_blocked(&mut self) {
         self.link.blocked();
     }
 

@@ -84,7 +84,7 @@ impl SessionMachine {
 
     /// Records that a server says that it accepts writes. The list of servers may have been replaced
     /// since it was asked.
-    pub fn handle_read_write_server(&mut self, now: Time, host: Host) {
+    pub(crate) fn handle_read_write_server(&mut self, now: Time, host: Host) {
         self.advance(now);
         if self.link.is_read_only() && self.hosts.aim(host) {
             self.leave(DisconnectCause::ReadWriteServer);

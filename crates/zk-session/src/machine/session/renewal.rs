@@ -19,7 +19,7 @@ impl SessionMachine {
     /// Sets whether any lock is held or waited for. If so, a silent connection, or one that has let
     /// the lease run out, is abandoned early. Otherwise the connection gets as much time as in any
     /// other client.
-    pub fn set_relied_on(&mut self, now: Time, is_relied_on: bool) {
+    pub(crate) fn set_relied_on(&mut self, now: Time, is_relied_on: bool) {
         self.advance(now);
         self.is_relied_on = is_relied_on;
         self.give_up_without_lease();
@@ -28,7 +28,7 @@ impl SessionMachine {
 
     /// Sets whether a lock is held or may be granted next. If so, writes renew the lease, provided
     /// that the lease is one that writes keep.
-    pub fn set_lease_needed(&mut self, now: Time, is_needed: bool) {
+    pub(crate) fn set_lease_needed(&mut self, now: Time, is_needed: bool) {
         self.advance(now);
         if !self.validity.need(now, is_needed) {
             return;

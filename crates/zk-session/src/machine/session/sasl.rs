@@ -22,7 +22,7 @@ pub(super) const MESSAGE_MAX: usize = 64 * 1024;
 impl SessionMachine {
     /// Handles the next step of the mechanism, in reply to [`Event::Sasl`]. The driver must not call
     /// this for a connection that has ended.
-    pub fn handle_sasl(&mut self, now: Time, step: Result<SaslStep, SaslFailure>) {
+    pub(crate) fn handle_sasl(&mut self, now: Time, step: Result<SaslStep, SaslFailure>) {
         self.advance(now);
         let Phase::Sasl(round) = self.link.phase else {
             panic!("the machine expects no SASL message in {:?}", self.link.phase);
@@ -50,6 +50,7 @@ impl SessionMachine {
     /// Starts the SASL exchange.
     pub(super) fn begin_sasl(&mut self) {
         self.link.phase = Phase::Sasl(0);
+        self.begin_time_again();
         self.link.limit_frames(self.config.response_limit.min(MESSAGE_MAX));
         self.events.push_back(Event::Sasl(SaslInput::Start));
     }

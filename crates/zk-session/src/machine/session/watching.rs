@@ -20,7 +20,7 @@ use crate::types::{WatchedEvent, Zxid};
 
 impl SessionMachine {
     /// Removes all watches of an owner.
-    pub fn remove_owner(&mut self, owner: OwnerId) {
+    pub(crate) fn remove_owner(&mut self, owner: OwnerId) {
         self.watches.one_shot.remove_owner(owner);
         for path in self.watches.persistent.remove_owner(owner) {
             self.remove_surplus_watch(&path);

@@ -178,6 +178,31 @@ fn a_change_whose_connections_end_is_given_up() {
     }
 }
 
+/// A distant server answers the credentials a round trip after the handshake.
+#[test]
+fn the_time_for_a_handshake_begins_again_for_the_credentials() {
+    for late in [false, true] {
+        let time = SECOND;
+        let mut pair = Pair::new(SessionConfig {
+            auth: vec![packet("a:1")],
+            connect_timeout: time,
+            ..config()
+        });
+        pair.open();
+        pair.handshake();
+        pair.sleep(time * 4 / 5);
+        pair.answer_handshake(SESSION, SECOND * 10);
+        pair.sleep(time * if late { 6 } else { 4 } / 5);
+        if late {
+            let cause = pair.take(|event| matches!(event, Event::Disconnect(_)));
+            assert_eq!(cause, Some(Event::Disconnect(DisconnectCause::NoAuthReply(time))));
+        } else {
+            pair.accept();
+            assert_eq!(pair.session.status().state, SessionState::Connected);
+        }
+    }
+}
+
 #[test]
 fn changes_are_bounded_and_end_with_the_client() {
     let mut pair = Pair::connected();

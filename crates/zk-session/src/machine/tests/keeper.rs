@@ -43,6 +43,7 @@ fn the_offered_session_is_adopted_and_the_old_one_has_ended() {
     );
     assert_eq!(pair.error(waiting), OpError::session_expired(Outcome::NotApplied));
     assert_eq!(pair.session.status().session, Some(NEXT), "no session is left behind");
+    assert!(pair.session.status().has_left_session(), "the old one lives");
     pair.submit(vec![get("/a")]);
     pair.flush();
     assert_eq!(pair.requests().len(), 1, "the connection is used");
@@ -90,8 +91,10 @@ fn the_next_session_takes_the_place_of_one_that_was_given_up() {
     pair.events.clear();
     pair.open();
     assert_eq!(pair.handshake().session_id, SESSION, "it would be closed");
+    assert!(!pair.session.status().has_left_session(), "it may still be closed");
     pair.answer_as_keeper(0, NEXT);
     assert_eq!(pair.session.status().session, Some(NEXT));
+    assert!(pair.session.status().has_left_session(), "nobody can close it");
 }
 
 #[test]

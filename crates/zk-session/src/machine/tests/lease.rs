@@ -6,7 +6,7 @@ use std::time::Duration;
 use jute_codec::{ErrorCode, Request, Response, SetDataRequest, Stat, Version, xid};
 
 use super::peer::{Pair, SESSION, config, sync};
-use crate::machine::{Change, Event, Lease, Operation, SessionState};
+use crate::machine::{Change, DisconnectCause, Event, Lease, Operation, SessionState};
 use crate::types::SessionId;
 
 /// A session timeout that is long enough for a lease.
@@ -204,6 +204,29 @@ fn a_connection_on_which_nobody_relies_outlives_its_lease() {
     pair.session.set_relied_on(now, true);
     pair.drain();
     assert_eq!(pair.session.status().state, SessionState::Connected);
+}
+
+/// A distant server needs most of the time for the handshake, and replies a round trip later.
+#[test]
+fn a_server_gets_as_long_for_its_first_reply_as_it_took_for_the_handshake() {
+    for (tenths, is_in_time) in [(7, true), (9, false)] {
+        let mut pair = connected();
+        pair.session.set_relied_on(pair.now, true);
+        pair.cut();
+        pair.events.clear();
+        pair.session.handle_disconnected(pair.now);
+        pair.drain();
+        pair.open();
+        pair.handshake();
+        let time = pair.session.attempt().time();
+        pair.sleep(time * 8 / 10);
+        pair.answer_handshake(SESSION, TIMEOUT);
+        pair.changes();
+        pair.sleep(time * tenths / 10);
+        let cause = pair.take(|event| matches!(event, Event::Disconnect(_)));
+        let expected = Event::Disconnect(DisconnectCause::NoReply(time));
+        assert_eq!(cause, (!is_in_time).then_some(expected), "{tenths}");
+    }
 }
 
 /// The limit on silence depends on whether locks currently rely on the lease.

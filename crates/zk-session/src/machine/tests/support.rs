@@ -3,9 +3,8 @@
 use bytestring::ByteString;
 use jute_codec::{ErrorCode, Request, Response, Zxid};
 
-use super::peer::{Pair, SESSION, config, data, get, sync};
+use super::peer::{Pair, SESSION, config, data, get, host, sync};
 use crate::error::{OpError, Outcome};
-use crate::host::Host;
 use crate::machine::{Event, Operation, Token};
 
 fn newer() -> Operation {
@@ -112,7 +111,6 @@ fn an_operation_that_a_server_does_not_know_is_not_sent_to_it_again() {
 
 #[test]
 fn another_server_is_asked_again() {
-    let host = |name: &str| Host { name: name.into(), port: 2181 };
     let mut config = config();
     config.hosts = vec![host("old"), host("new")];
     let mut pair = Pair::new(config);
@@ -127,6 +125,33 @@ fn another_server_is_asked_again() {
     let requests = sent(&mut pair);
     pair.reply(requests[0].0, Ok(Response::GetAllChildrenNumber(7)));
     assert!(pair.answer(token).results[0].is_ok());
+}
+
+#[test]
+fn an_operation_that_no_server_knows_is_no_failure_of_the_servers() {
+    let mut config = config();
+    config.hosts = ["a", "b", "c"].map(host).to_vec();
+    let mut pair = Pair::new(config);
+    pair.connect(SESSION);
+    let newer = [
+        Request::GetAllChildrenNumber(ByteString::from_static("/a")),
+        Request::GetEphemerals(Some(ByteString::from_static("/a"))),
+        Request::WhoAmI,
+    ];
+    for (count, request) in newer.iter().flat_map(|it| [it; 3]).enumerate() {
+        let token = pair.submit(vec![Operation::new(request.clone())]);
+        let requests = sent(&mut pair);
+        refuse(&mut pair, requests[0].0);
+        let result = pair.named_answer(token).results.remove(0);
+        assert!(is_unsupported(&result.expect_err("no server knows it")));
+        assert_eq!(pair.session.failures(), 0, "after {count}");
+        let cut_at = pair.now;
+        pair.connect(SESSION);
+        // The budget for attempts holds.
+        assert!(count > 4 || pair.now == cut_at, "after {count}");
+    }
+    pair.cut();
+    assert_eq!(pair.session.failures(), 1);
 }
 
 #[test]
