@@ -7,36 +7,29 @@ use zk_testserver::OpCode;
 /// The longest duration, so that multiples of it can be computed.
 const DURATION_MAX: Duration = Duration::from_secs(1_000 * 24 * 60 * 60);
 
-/// The requests that clients send, by the names of ZooKeeper's documentation.
-const OPS: [(&str, OpCode); 27] = [
-    ("addWatch", OpCode::ADD_WATCH),
-    ("auth", OpCode::AUTH),
-    ("check", OpCode::CHECK),
-    ("checkWatches", OpCode::CHECK_WATCHES),
-    ("closeSession", OpCode::CLOSE_SESSION),
-    ("create", OpCode::CREATE),
-    ("create2", OpCode::CREATE2),
-    ("createContainer", OpCode::CREATE_CONTAINER),
-    ("createTTL", OpCode::CREATE_TTL),
-    ("delete", OpCode::DELETE),
-    ("exists", OpCode::EXISTS),
-    ("getACL", OpCode::GET_ACL),
-    ("getAllChildrenNumber", OpCode::GET_ALL_CHILDREN_NUMBER),
-    ("getChildren", OpCode::GET_CHILDREN),
-    ("getChildren2", OpCode::GET_CHILDREN2),
-    ("getData", OpCode::GET_DATA),
-    ("getEphemerals", OpCode::GET_EPHEMERALS),
-    ("multi", OpCode::MULTI),
-    ("multiRead", OpCode::MULTI_READ),
-    ("ping", OpCode::PING),
-    ("reconfig", OpCode::RECONFIG),
-    ("removeWatches", OpCode::REMOVE_WATCHES),
-    ("setACL", OpCode::SET_ACL),
-    ("setData", OpCode::SET_DATA),
-    ("setWatches", OpCode::SET_WATCHES),
-    ("setWatches2", OpCode::SET_WATCHES2),
-    ("sync", OpCode::SYNC),
-];
+/// The numbers that servers use among themselves, and in results.
+const NO_REQUESTS: [OpCode; 3] = [OpCode::CREATE_SESSION, OpCode::DELETE_CONTAINER, OpCode::ERROR];
+
+/// Returns the requests that clients send, by the names of ZooKeeper's documentation.
+fn ops() -> Vec<(String, OpCode)> {
+    let known = OpCode::KNOWN.iter().filter(|op| !NO_REQUESTS.contains(op));
+    let mut ops: Vec<_> = known.filter_map(|op| Some((documented_name(op.name()?), *op))).collect();
+    ops.sort();
+    ops
+}
+
+/// Returns a name such as `GET_ACL` as `getACL`.
+fn documented_name(name: &str) -> String {
+    let word = |(index, word): (usize, &str)| match word {
+        "ACL" | "TTL" => word.to_owned(),
+        _ if index == 0 => word.to_lowercase(),
+        _ => {
+            let (first, rest) = word.split_at(1);
+            first.to_owned() + &rest.to_lowercase()
+        }
+    };
+    name.split('_').enumerate().map(word).collect()
+}
 
 /// Parses a duration with its unit.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
@@ -65,19 +58,20 @@ pub(crate) fn positive_duration(text: &str) -> Result<Duration, String> {
 
 /// Parses the name of a request.
 pub(crate) fn op(text: &str) -> Result<OpCode, String> {
-    let found = OPS.iter().find(|(name, _)| name.eq_ignore_ascii_case(text));
+    let ops = ops();
+    let found = ops.iter().find(|(name, _)| name.eq_ignore_ascii_case(text));
     found.map(|(_, op)| *op).ok_or_else(|| {
-        let names: Vec<&str> = OPS.iter().map(|(name, _)| *name).collect();
+        let names: Vec<&str> = ops.iter().map(|(name, _)| &**name).collect();
         format!("{text:?} is not a request; the requests are {}", names.join(", "))
     })
 }
 
-/// Returns the name of a request, or its number if there is no name.
+/// Returns the name of an operation, or its number if there is no name.
 pub(crate) fn op_name(op: OpCode) -> String {
-    let found = OPS.iter().find(|(_, known)| *known == op);
-    match found {
-        Some((name, _)) => (*name).to_owned(),
-        None => op.name().map_or_else(|| op.0.to_string(), str::to_owned),
+    match op.name() {
+        Some(name) if NO_REQUESTS.contains(&op) => name.to_owned(),
+        Some(name) => documented_name(name),
+        None => op.0.to_string(),
     }
 }
 
@@ -99,7 +93,10 @@ mod tests {
 
     #[test]
     fn names_of_requests_are_found_again() {
-        for (name, code) in OPS {
+        let ops = ops();
+        let expected = ["create2", "createTTL", "getACL", "getAllChildrenNumber", "whoAmI"];
+        assert!(expected.iter().all(|name| ops.iter().any(|(known, _)| known == name)), "{ops:?}");
+        for (name, code) in ops {
             assert_eq!(op(&name.to_uppercase()), Ok(code));
             assert_eq!(op_name(code), name);
         }

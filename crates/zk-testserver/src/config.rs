@@ -41,7 +41,8 @@ pub struct ServerConfig {
     pub(crate) container_max_never_used: Option<Duration>,
     pub(crate) reap_interval: Duration,
     pub(crate) order: Order,
-    pub(crate) first_session_id: SessionId,
+    /// `None` lets a server that listens draw it.
+    pub(crate) first_session_id: Option<SessionId>,
     pub(crate) start_time_ms: i64,
     pub(crate) max_frame: usize,
     pub(crate) log_capacity: usize,
@@ -84,7 +85,7 @@ impl Default for ServerConfig {
             container_max_never_used: None,
             reap_interval: Duration::from_secs(60),
             order: Order::default(),
-            first_session_id: SessionId(0x0100_0000_0001_0000),
+            first_session_id: None,
             start_time_ms: 1_700_000_000_000,
             max_frame: 0xf_ffff,
             log_capacity: 100_000,
@@ -197,15 +198,24 @@ impl ServerConfig {
     }
 
     /// Sets the id of the first session. The ids of later sessions count up from it. Default:
-    /// 0x100000000010000.
+    /// 0x100000000010000, or a random id after the first call of
+    /// [`listen`](crate::TestServer::listen).
+    ///
+    /// A server may get the port of another one that has ended. A client of that one that reconnects
+    /// must not find a session with its id there, because it would resume the session of another
+    /// client.
     ///
     /// # Panics
     ///
     /// Panics if the id is 0, because 0 requests a new session on the wire.
     pub fn first_session_id(mut self, id: SessionId) -> Self {
         assert_ne!(id, SessionId::NONE, "0 identifies no session");
-        self.first_session_id = id;
+        self.first_session_id = Some(id);
         self
+    }
+
+    pub(crate) fn first_id(&self) -> SessionId {
+        self.first_session_id.unwrap_or(SessionId(0x0100_0000_0001_0000))
     }
 
     /// Sets the wall-clock time at which the server starts, in milliseconds since 1970. It

@@ -3,6 +3,7 @@
 //! A fault fires once. It can be cloned, compared and printed, so that a harness can enumerate
 //! faults and report the one that broke the code under test.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use jute_codec::{ErrorCode, OpCode, SessionId};
@@ -82,8 +83,10 @@ pub enum Action {
     /// The connection stays open, but the server neither reads nor writes on it any longer,
     /// starting with this request or event. Not even the end of the session closes the connection.
     Freeze,
-    /// The server replies with this error without processing the request. This action applies only
-    /// to requests.
+    /// The server replies with this error without processing the request. If it refuses a write with
+    /// an error that depends on the znodes, such as `NO_AUTH`, it commits a write that was to be
+    /// committed [late](Self::LateCommit) first, as real servers do. This action applies only to
+    /// requests.
     Error(ErrorCode),
     /// The server replies to a resumed session with a new session. This action applies only to
     /// handshakes.
@@ -274,22 +277,34 @@ impl Filter {
 /// Faults that have not fired yet.
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
-    /// Each fault with the number of matches that it has let pass.
-    armed: Vec<(Fault, usize)>,
+    rows: Vec<Row>,
+}
+
+/// Faults that fire one after the other. Only the first one counts matches.
+#[derive(Debug)]
+struct Row {
+    first: Fault,
+    /// The number of matches that the first one has let pass.
+    passed: usize,
+    others: VecDeque<Fault>,
 }
 
 impl Faults {
-    pub(crate) fn inject(&mut self, fault: Fault) {
-        fault.assert_meaningful();
-        self.armed.push((fault, 0));
+    pub(crate) fn inject(&mut self, faults: impl IntoIterator<Item = Fault>) {
+        let mut others: VecDeque<Fault> = faults.into_iter().collect();
+        others.iter().for_each(Fault::assert_meaningful);
+        if let Some(first) = others.pop_front() {
+            self.rows.push(Row { first, passed: 0, others });
+        }
     }
 
     pub(crate) fn clear(&mut self) {
-        self.armed.clear();
+        self.rows.clear();
     }
 
     pub(crate) fn pending(&self) -> Vec<Fault> {
-        self.armed.iter().map(|(fault, _)| fault.clone()).collect()
+        let faults = |row: &Row| [row.first.clone()].into_iter().chain(row.others.clone());
+        self.rows.iter().flat_map(faults).collect()
     }
 
     pub(crate) fn at_request(
@@ -317,19 +332,21 @@ impl Faults {
     /// due wait for their next match.
     fn fire(&mut self, is_match: impl Fn(&At) -> bool) -> Option<Fault> {
         let mut fired = None;
-        self.armed.retain_mut(|(fault, passed)| {
-            if !is_match(&fault.at) {
+        self.rows.retain_mut(|row| {
+            if !is_match(&row.first.at) {
                 return true;
             }
-            if *passed < fault.at.nth() {
-                *passed += 1;
+            if row.passed < row.first.at.nth() {
+                row.passed += 1;
                 return true;
             }
             if fired.is_some() {
                 return true;
             }
-            fired = Some(fault.clone());
-            false
+            fired = Some(row.first.clone());
+            let Some(next) = row.others.pop_front() else { return false };
+            (row.first, row.passed) = (next, 0);
+            true
         });
         fired
     }

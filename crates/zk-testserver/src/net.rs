@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::fmt;
 use std::future::pending;
+use std::hash::{BuildHasher as _, RandomState};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::{Pin, pin};
@@ -194,6 +195,8 @@ impl TestServer {
     pub async fn listen(&self, addr: &str) -> io::Result<SocketAddr> {
         let listener = TcpListener::bind(addr).await?;
         let bound = listener.local_addr()?;
+        let drawn = RandomState::new().hash_one(bound);
+        self.with(|server, _| server.draw_session_ids(drawn));
         let alive = self.shared.alive.subscribe();
         let shared = Arc::downgrade(&self.shared);
         self.shared.runtime.spawn(listen(shared, self.member, listener, alive));

@@ -109,7 +109,7 @@ impl Server {
                 .then(|| Replica::new(&config)),
             followers: (1..config.members).map(|_| Replica::new(&config)).collect(),
             islands: BTreeMap::new(),
-            sessions: Sessions::new(config.first_session_id, config.tick),
+            sessions: Sessions::new(config.first_id(), config.tick),
             faults: Faults::default(),
             conduct: Conduct::default(),
             configured_lag: config.lag,

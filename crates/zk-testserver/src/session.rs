@@ -35,6 +35,12 @@ impl Sessions {
         Self { tick, next_id: first_id, sessions: BTreeMap::new(), deadlines: BTreeSet::new() }
     }
 
+    /// Sets the id of the next session.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn continue_from(&mut self, next_id: SessionId) {
+        self.next_id = next_id;
+    }
+
     /// Starts a session.
     pub(crate) fn create(
         &mut self,

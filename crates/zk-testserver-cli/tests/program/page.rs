@@ -84,16 +84,23 @@ impl Story {
     }
 }
 
-/// Replaces the times and the random number of the session, which differ from run to run.
+/// Replaces the times and the ids of sessions, which differ from run to run.
 fn steady(body: &str) -> String {
-    let mut steady = String::new();
-    let mut rest = body;
-    while let Some((before, after)) = rest.split_once("\"at_ms\":") {
-        steady.push_str(before);
-        steady.push_str("\"at_ms\":512.7");
-        rest = after.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+    let steady = replace(body, "\"at_ms\":", "512.7");
+    replace(&steady, "\"0x1", "00000000010000")
+}
+
+/// Replaces the hexadecimal or decimal number that follows `prefix`, wherever it does.
+fn replace(body: &str, prefix: &str, number: &str) -> String {
+    let is_digit = |c: char| c.is_ascii_hexdigit() || c == '.';
+    let mut parts = body.split(prefix);
+    let mut steady = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        steady.push_str(prefix);
+        steady.push_str(number);
+        steady.push_str(part.trim_start_matches(is_digit));
     }
-    steady + rest
+    steady
 }
 
 #[tokio::test]

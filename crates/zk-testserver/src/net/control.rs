@@ -20,6 +20,16 @@ impl TestServer {
         self.with(|server, _| server.inject(fault));
     }
 
+    /// Arms the first of these faults, and each other one when the fault before it has fired. So a
+    /// test can say what follows what: the reply is lost, and then the next read is refused.
+    ///
+    /// # Panics
+    ///
+    /// Panics if an action is not possible at the moment that its fault specifies.
+    pub fn inject_in_turn(&self, faults: impl IntoIterator<Item = Fault>) {
+        self.with(|server, _| server.inject_in_turn(faults));
+    }
+
     /// Disarms all faults.
     pub fn clear_faults(&self) {
         self.with(|server, _| server.clear_faults());

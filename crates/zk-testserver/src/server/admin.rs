@@ -24,7 +24,17 @@ impl Server {
     ///
     /// Panics if the action is not possible at the moment that the fault specifies.
     pub fn inject(&mut self, fault: Fault) {
-        self.faults.inject(fault);
+        self.faults.inject([fault]);
+    }
+
+    /// Arms the first of these faults, and each other one when the fault before it has fired. So a
+    /// test can say what follows what: the reply is lost, and then the next read is refused.
+    ///
+    /// # Panics
+    ///
+    /// Panics if an action is not possible at the moment that its fault specifies.
+    pub fn inject_in_turn(&mut self, faults: impl IntoIterator<Item = Fault>) {
+        self.faults.inject(faults);
     }
 
     /// Disarms all faults.
@@ -129,6 +139,18 @@ impl Server {
     /// are due, and then processes requests. On real servers, the order depends on a race.
     pub fn pause(&mut self, duration: Duration, now: Duration) {
         self.paused_until = self.paused_until.max(now.saturating_add(duration));
+    }
+
+    /// Chooses the ids of the next sessions, unless the configuration or an earlier call did. As on
+    /// real servers, the highest byte is the number of the server, and the two lowest ones count.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn draw_session_ids(&mut self, drawn: u64) {
+        if self.config.first_session_id.is_none() {
+            let random = i64::try_from(drawn >> 24).unwrap_or(0) << 16;
+            let id = SessionId(1 << 56 | random);
+            self.config.first_session_id = Some(id);
+            self.sessions.continue_from(id);
+        }
     }
 
     /// Returns the sessions that have not ended.

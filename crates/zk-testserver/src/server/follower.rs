@@ -55,8 +55,9 @@ impl Server {
         }
         let body = decode(header.op, &mut reader, &self.config);
         let path = body.paths().first().map(|path| (*path).to_owned());
+        let is_write = body.is_write(self.config.version);
         let outcome = match body {
-            Body::Known(request) if !needs_leader(&request) => {
+            Body::Known(request) if !is_write && !needs_leader(&request) => {
                 self.read_old_state(id, session, header, &request, now)
             }
             Body::BareCheck(_)
@@ -102,20 +103,8 @@ impl Server {
     }
 }
 
-/// Returns whether the request needs the leader. Auth requests are included for simplicity: clients
-/// authenticate right after the handshake, before a follower can lose its leader.
+/// Returns whether a request that writes nothing needs the leader. Auth requests are included for
+/// simplicity: clients authenticate right after the handshake, before a follower can lose its leader.
 fn needs_leader(request: &Request) -> bool {
-    matches!(
-        request,
-        Request::Auth(_)
-            | Request::CloseSession
-            | Request::Create(_)
-            | Request::Delete(_)
-            | Request::Multi(_)
-            | Request::Reconfig(_)
-            | Request::Sasl(_)
-            | Request::SetAcl(_)
-            | Request::SetData(_)
-            | Request::Sync(_)
-    )
+    matches!(request, Request::Auth(_) | Request::Sasl(_) | Request::Sync(_))
 }

@@ -46,7 +46,7 @@ impl Server {
         self.disconnect_member(member, now);
         // The highest byte of a session id identifies the server, as on real ones.
         let server = i64::try_from(member).unwrap_or(0).wrapping_add(1) << 56;
-        let first_id = SessionId(self.config.first_session_id.0.wrapping_add(server).max(1));
+        let first_id = SessionId(self.config.first_id().0.wrapping_add(server).max(1));
         let island = Island {
             replica: self.member(member).snapshot(&self.config),
             sessions: Sessions::new(first_id, self.config.tick),

@@ -81,21 +81,19 @@ impl Server {
 
     /// Counts a read of a session. Releases the held proposal if it has waited for enough reads.
     pub(super) fn count_read(&mut self, session: SessionId, op: OpCode, now: Duration) {
-        let is_read = matches!(
+        let reads_no_znode = matches!(
             op,
-            OpCode::EXISTS
-                | OpCode::GET_ACL
-                | OpCode::GET_ALL_CHILDREN_NUMBER
-                | OpCode::GET_CHILDREN
-                | OpCode::GET_CHILDREN2
-                | OpCode::GET_DATA
-                | OpCode::GET_EPHEMERALS
-                | OpCode::MULTI_READ
+            OpCode::ADD_WATCH
+                | OpCode::CHECK_WATCHES
+                | OpCode::REMOVE_WATCHES
+                | OpCode::SET_WATCHES
+                | OpCode::SET_WATCHES2
+                | OpCode::WHO_AM_I
         );
         let Some(held) = self.held.as_mut().filter(|held| held.proposal.session == session) else {
             return;
         };
-        held.reads += usize::from(is_read);
+        held.reads += usize::from(!reads_no_znode);
         if held.is_due(now) {
             self.release(None, now);
         }

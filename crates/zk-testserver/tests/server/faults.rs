@@ -213,6 +213,27 @@ async fn connections_are_refused_after_a_fault() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn faults_in_a_row_strike_one_after_the_other() {
+    let server = start();
+    let mut client = Client::new(&server).await;
+    let refused = |code| Fault::new(At::op(OpCode::EXISTS).after(1), Action::Error(code));
+    let row = [refused(ErrorCode::THROTTLED_OP), refused(ErrorCode::OPERATION_TIMEOUT)];
+    server.inject_in_turn(row.clone());
+    assert_eq!(server.pending_faults(), row);
+    let mut codes = Vec::new();
+    for _ in 0..5 {
+        codes.push(client.code(&exists("/", false)).await);
+    }
+    let (ok, throttled, late) =
+        (ErrorCode::OK, ErrorCode::THROTTLED_OP, ErrorCode::OPERATION_TIMEOUT);
+    // The second one counts only what follows the first one.
+    assert_eq!(codes, [ok, throttled, ok, late, ok]);
+    assert_eq!(server.pending_faults(), []);
+    server.inject_in_turn([]);
+    assert_eq!(server.pending_faults(), []);
+}
+
+#[tokio::test(start_paused = true)]
 async fn administrator_writes_are_ordinary_transactions() {
     let server = start();
     let mut client = Client::new(&server).await;

@@ -55,6 +55,16 @@ async fn failed_write_of_another_session_makes_the_create_visible() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_write_that_a_fault_refuses_makes_the_create_visible_unless_no_server_looks_at_it() {
+    for (code, found) in [(ErrorCode::NO_AUTH, 1), (ErrorCode::THROTTLED_OP, 0)] {
+        let (server, mut client) = scene(Until::NextWrite).await;
+        server.inject(Fault::new(At::op(OpCode::DELETE), Action::Error(code)));
+        assert_eq!(client.code(&delete("/missing", -1)).await, code);
+        assert_eq!(names(&mut client).await, found, "{code:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn commit_happens_after_a_number_of_reads_and_triggers_watches() {
     let (server, mut client) = scene(Until::Reads(2)).await;
     assert_eq!(names(&mut client).await, 0);

@@ -55,6 +55,30 @@ async fn wrong_password_is_refused_but_closes_the_older_connection() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_server_that_listens_knows_no_session_of_another_one() {
+    let (left, its_successor) = (start(), start());
+    for server in [&left, &its_successor] {
+        server.listen("127.0.0.1:0").await.unwrap();
+    }
+    let left_over = Client::new(&left).await;
+    let mut owner = Client::new(&its_successor).await;
+    let mut stranger = Client::raw(&its_successor);
+    let request = handshake(left_over.session, &left_over.password, Zxid(0));
+    let response = stranger.connect(request).await.unwrap();
+    assert_eq!(response.session_id, SessionId::NONE);
+    owner.ok(&Request::Ping).await;
+    // A second address changes nothing.
+    its_successor.listen("127.0.0.1:0").await.unwrap();
+    let next = Client::new(&its_successor).await;
+    assert_eq!(next.session, SessionId(owner.session.0 + 1));
+
+    let config = ServerConfig::default().first_session_id(SessionId(7));
+    let chosen = TestServer::start(config);
+    chosen.listen("127.0.0.1:0").await.unwrap();
+    assert_eq!(Client::new(&chosen).await.session, SessionId(7));
+}
+
+#[tokio::test(start_paused = true)]
 async fn unknown_session_is_expired() {
     let server = start();
     let mut client = Client::raw(&server);

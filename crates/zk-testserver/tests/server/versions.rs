@@ -1,5 +1,9 @@
 //! What servers of different versions know.
 
+#[path = "../../../jute-codec/tests/reference/schema.rs"]
+#[allow(dead_code, reason = "only the versions of operations are needed here")]
+mod schema;
+
 use jute_codec::{
     Acl, AddWatchMode, AddWatchRequest, CreateMode, CreateRequest, ErrorCode, EventType, MultiOp,
     MultiResult, OpCode, Permissions, ReadOp, Request, Response, SetWatches, SetWatches2, Ttl,
@@ -22,7 +26,7 @@ fn server(version: ServerVersion) -> TestServer {
     TestServer::start(ServerConfig::default().version(version).extended_types(true))
 }
 
-/// Returns a request with each opcode, and the version that introduced it.
+/// Returns valid requests, and the versions that introduced them.
 fn requests() -> Vec<(Request, ServerVersion)> {
     use ServerVersion::{V3_4, V3_5, V3_6, V3_7};
     let create2 =
@@ -84,6 +88,29 @@ async fn an_unknown_opcode_is_unimplemented_and_ends_the_connection_but_not_the_
             client = Client::resume(&server, &client).await;
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_operation_is_known_since_the_version_of_the_schema() {
+    for version in ALL {
+        for operation in schema::operations().iter().filter(|it| !it.is_part) {
+            let server = server(version);
+            let mut client = Client::new(&server).await;
+            client.send_raw(7, operation.op, &[]).await;
+            let reply = client.next(OpCode(operation.op)).await;
+            let is_unknown =
+                matches!(reply, Got::Reply(header, _) if header.err == ErrorCode::UNIMPLEMENTED);
+            let since = introduced(&operation.since);
+            assert_eq!(is_unknown, version < since, "{} on {version:?}", operation.name);
+        }
+    }
+}
+
+/// Returns the oldest of the versions that has what a release introduced.
+fn introduced(release: &str) -> ServerVersion {
+    let minor = release.split('.').nth(1).map_or(0, |minor| minor.parse().expect("a number"));
+    let age: usize = 9_usize.checked_sub(minor).expect("no release is newer");
+    ALL.into_iter().rev().nth(age).unwrap_or(ServerVersion::V3_4)
 }
 
 #[tokio::test(start_paused = true)]
