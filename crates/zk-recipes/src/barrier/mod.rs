@@ -129,12 +129,13 @@ impl Barrier {
     /// without a connection at that time, and those whose session has expired since.
     ///
     /// **Connection loss** and the **end of the session** are waited out. **Cancel safe**: dropping
-    /// the future leaves nothing. Many waiters cost a server a watch each, and a read each when the
-    /// barrier is opened.
+    /// the future leaves nothing. Many waiters cost a server a watch each, a test of existence each every
+    /// 30 s, and a read each when the barrier is opened. Needs READ on the barrier.
     ///
     /// # Errors
     ///
-    /// [`RecipeError::TimedOut`]; [`RecipeError::Closed`] and similar errors if the client has
+    /// [`RecipeError::TimedOut`]; [`RecipeError::Refused`] without READ, also if it was taken away
+    /// during the wait; [`RecipeError::Closed`] and similar errors if the client has
     /// stopped.
     pub fn wait(&self) -> Call<(), RecipeError> {
         let Profile { client, path, .. } = self.profile.clone();

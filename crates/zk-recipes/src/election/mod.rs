@@ -11,7 +11,6 @@ use zk_session::{Client, ConfigError};
 
 pub use self::naming::ElectionNaming;
 pub use self::observe::{Leader, Leaders};
-use crate::acquire::builder::LockBuilder;
 use crate::acquire::lock::Lock;
 use crate::acquire::{Acquire, TryAcquire};
 use crate::engine::call::Call;
@@ -19,7 +18,7 @@ use crate::guard::Guard;
 use crate::lock::contender::Contender;
 use crate::lock::error::LockError;
 use crate::lock::kind::{Fenced, Kind, Queued};
-use crate::lock::options::LockOptions;
+use crate::lock::options::{LockBuilder, LockOptions};
 use crate::lock::outcome::Released;
 use crate::queue::contenders::first;
 use crate::queue::naming::QueueNames;

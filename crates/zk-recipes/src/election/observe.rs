@@ -40,9 +40,10 @@ pub struct Leader {
 /// The leaders of an election, one after the other; see
 /// [`Election::observe`](crate::Election::observe).
 ///
-/// **Costs.** While nothing changes, the stream sends no requests. It watches the znode of the
-/// leader only, so other candidates that arrive or leave do not wake it. When the leader changes,
-/// it sends a read, a list and another read. While there is no candidate, it watches the directory.
+/// **Costs.** While nothing changes, the stream sends a test of existence every 30 s, which shows
+/// whether an event was missed. It watches the znode of the leader only, so other candidates that arrive
+/// or leave do not wake it. When the leader changes, it sends a read, a list and another read. While
+/// there is no candidate, it watches the directory.
 ///
 /// **Permissions.** READ on the directory and on the candidates.
 pub struct Leaders {

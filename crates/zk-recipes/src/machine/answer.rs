@@ -94,6 +94,29 @@ impl Answer {
         Self::Unknown { error, is_final: false }
     }
 
+    /// Returns the answer to an operation that is not issued again because of this refusal. A
+    /// connection that is lost right behind the refusal is not the reason.
+    pub(super) fn or_refused(self, refusal: &OpError) -> Self {
+        match self {
+            Self::Unknown { .. } => Self::Refused(refusal.clone()),
+            Self::Done(_) | Self::Refused(_) | Self::SessionEnded => self,
+        }
+    }
+
+    /// Says whether servers have refused too often to try again, and then with which refusal. A
+    /// connection that is lost right behind the refusal is not the reason.
+    pub(super) fn finish(&mut self, refusal: Option<&OpError>) {
+        let Self::Unknown { error, is_final } = self else { return };
+        *is_final = refusal.is_some();
+        // The error also says whether the operation may have been applied.
+        let says_the_same = |refusal: &&OpError| refusal.outcome() == error.outcome();
+        if let Some(refusal) = refusal.filter(says_the_same)
+            && error.is_connection_loss()
+        {
+            *error = refusal.clone();
+        }
+    }
+
     /// Returns whether the operation was refused because the znode does not exist.
     pub(crate) fn is_no_node(&self) -> bool {
         matches!(self, Self::Refused(error) if error.is_no_node())

@@ -5,6 +5,9 @@
 //! 2. If it does not exist, test its existence with a watch, because a read of a missing znode sets
 //!    no watch. If it was created in between, continue with 1.
 //! 3. Report what was read. When the watch fires or its session ends, continue with 1.
+//! 4. If the machine checks its watch, test the existence of the znode from time to time. If the znode
+//!    has changed, continue with 1. A refusal is a failure: servers from 3.8.4 and 3.9.2 neither
+//!    answer nor send events to those who may no longer read the znode.
 //!
 //! The client restores watches after a reconnect, and a server then fires those that missed a
 //! change, so a lost connection alone is not a reason to read again.
@@ -12,14 +15,16 @@
 //! Changes that happen while a read is in flight are reported by one later read. So there is at
 //! most one request per reply, however fast the znode changes.
 
+use std::time::Duration;
+
 use bytestring::ByteString;
-use jute_codec::Response;
-use zk_session::{OpError, SessionId, Time};
+use jute_codec::{Response, Stat};
+use zk_session::{OpError, SessionId, Time, Zxid};
 
 use super::answer::{Answers, Needs};
 use super::failure::Failure;
-use super::operation::{flight, list, read, watch_existence};
-use super::pause::Pauses;
+use super::operation::{exists, flight, list, read, watch_existence};
+use super::pause::{Pauses, spread};
 use super::step::{Input, Machine, SessionView, Step};
 use super::watch::{WatchNumber, WatchNumbers};
 use crate::action::FailedAction;
@@ -49,6 +54,10 @@ pub(crate) struct Monitor {
     watches: WatchNumbers,
     /// Between failures that were reported, if there are pauses.
     pauses: Option<Pauses>,
+    /// How often the watch is checked, if it is.
+    check: Option<Duration>,
+    /// The last change of what was reported, if the znode existed.
+    reported: Option<Zxid>,
     state: State,
 }
 
@@ -58,8 +67,10 @@ enum State {
     Changed,
     /// Step 1 or 2 is in flight, with this watch.
     Reading { watch: WatchNumber, tests_existence: bool },
-    /// Step 3: this watch of this session reports the next change.
-    Watching { watch: WatchNumber, session: Option<SessionId> },
+    /// Step 3: this watch of this session reports the next change. Step 4 is due at this time.
+    Watching { watch: WatchNumber, session: Option<SessionId>, check_at: Option<Time> },
+    /// Step 4 is in flight.
+    Checking { watch: WatchNumber, session: Option<SessionId>, has_changed: bool },
     /// A failure was reported. Step 1 is due at this time.
     Pausing(Time),
 }
@@ -67,13 +78,19 @@ enum State {
 impl Monitor {
     pub(crate) fn new(path: ByteString, aspect: Aspect) -> Self {
         let watches = WatchNumbers::default();
-        Self { path, aspect, watches, pauses: None, state: State::Changed }
+        let (pauses, check, reported) = (None, None, None);
+        Self { path, aspect, watches, pauses, check, reported, state: State::Changed }
     }
 
     /// Makes the machine pause after a failure, so that a caller who ignores errors does not send
     /// requests without end.
     pub(crate) fn pausing(self) -> Self {
         Self { pauses: Some(Pauses::default()), ..self }
+    }
+
+    /// Makes the machine check its watch at this interval, and up to a quarter later.
+    pub(crate) fn checking(self, interval: Duration) -> Self {
+        Self { check: Some(interval), ..self }
     }
 
     /// Returns a watch number for another operation on the same lane.
@@ -96,10 +113,18 @@ impl Monitor {
     /// it while another flight is pending on the same lane. Returns whether the input is of the
     /// machine's watch.
     pub(crate) fn note(&mut self, input: &Input) -> bool {
-        let State::Watching { watch, session } = self.state else { return false };
+        let (State::Watching { watch, session, .. } | State::Checking { watch, session, .. }) =
+            self.state
+        else {
+            return false;
+        };
         let is_own = matches!(input, Input::Watch { watch: fired, .. } if *fired == watch);
         if is_own || matches!(input, Input::Ended(ended) if session == Some(*ended)) {
-            self.state = State::Changed;
+            if let State::Checking { has_changed, .. } = &mut self.state {
+                *has_changed = true;
+            } else {
+                self.state = State::Changed;
+            }
         }
         is_own
     }
@@ -108,12 +133,18 @@ impl Monitor {
         let watch = self.watches.issue();
         self.state = State::Reading { watch, tests_existence };
         let path = self.path.clone();
-        let operation = match self.aspect {
-            Aspect::Children if !tests_existence => list(&path, Some(watch)),
-            Aspect::Data | Aspect::Lifetime if !tests_existence => read(path, Some(watch)),
-            Aspect::Children | Aspect::Data | Aspect::Lifetime => watch_existence(path, watch),
+        let operations = match self.aspect {
+            // A list has no stat. The one before it may be older, which costs one list at most.
+            Aspect::Children if !tests_existence && self.check.is_some() => {
+                vec![exists(path.clone()), list(&path, Some(watch))]
+            }
+            Aspect::Children if !tests_existence => vec![list(&path, Some(watch))],
+            Aspect::Data | Aspect::Lifetime if !tests_existence => vec![read(path, Some(watch))],
+            Aspect::Children | Aspect::Data | Aspect::Lifetime => {
+                vec![watch_existence(path, watch)]
+            }
         };
-        Step::Submit(flight(None, vec![operation]), Needs::All)
+        Step::Submit(flight(None, operations), Needs::All)
     }
 
     fn was_read(
@@ -124,12 +155,22 @@ impl Monitor {
         tests_existence: bool,
     ) -> MonitorStep {
         let session = answers.session;
-        let [result] = answers.take();
+        let (stat, result) = if answers.results.len() == 2 {
+            let [stat, list] = answers.take();
+            (stat.response().ok(), list)
+        } else {
+            let [result] = answers.take();
+            (None, result)
+        };
+        self.reported = match stat {
+            Some(Response::Exists(stat)) => Some(self.last_change(&stat)),
+            _ => None,
+        };
         match result.response() {
             Ok(_) if tests_existence => self.read(false),
-            Ok(response) => self.report(watch, session, Some(response)),
+            Ok(response) => self.report(view, watch, session, Some(response)),
             Err(error) if error.is_no_node() && tests_existence => {
-                self.report(watch, session, None)
+                self.report(view, watch, session, None)
             }
             Err(error) if error.is_no_node() && self.aspect == Aspect::Lifetime => {
                 self.state = State::Changed;
@@ -143,13 +184,67 @@ impl Monitor {
 
     fn report(
         &mut self,
+        view: SessionView,
         watch: WatchNumber,
         session: Option<SessionId>,
         seen: Option<Response>,
     ) -> MonitorStep {
-        self.state = State::Watching { watch, session };
+        if let Some(Response::GetData(found)) = &seen {
+            self.reported = Some(self.last_change(&found.stat));
+        }
+        self.state = State::Watching { watch, session, check_at: self.check_at(view) };
         self.pauses = self.pauses.map(|_| Pauses::default());
         Step::Done(Ok(seen))
+    }
+
+    fn check_at(&self, view: SessionView) -> Option<Time> {
+        self.check.map(|interval| view.now + spread(interval, view.seed.into()))
+    }
+
+    /// Returns the transaction that has made the last change that matters.
+    fn last_change(&self, stat: &Stat) -> Zxid {
+        match self.aspect {
+            Aspect::Children => stat.pzxid,
+            Aspect::Data | Aspect::Lifetime => stat.mzxid,
+        }
+    }
+
+    /// Step 4.
+    fn check(&mut self, watch: WatchNumber, session: Option<SessionId>) -> MonitorStep {
+        self.state = State::Checking { watch, session, has_changed: false };
+        Step::Submit(flight(None, vec![exists(self.path.clone())]), Needs::All)
+    }
+
+    fn checked(
+        &mut self,
+        view: SessionView,
+        answers: Answers,
+        watch: WatchNumber,
+        session: Option<SessionId>,
+    ) -> MonitorStep {
+        let [result] = answers.take();
+        let found = match result.response() {
+            Ok(Response::Exists(stat)) => Some(self.last_change(&stat)),
+            Ok(_) => None,
+            Err(error) if error.is_no_node() => None,
+            Err(error) => return self.failed(view, error),
+        };
+        if found != self.reported {
+            return self.read(false);
+        }
+        self.watch_on(view, watch, session)
+    }
+
+    /// Waits for the next change, and for the time of the next check.
+    fn watch_on(
+        &mut self,
+        view: SessionView,
+        watch: WatchNumber,
+        session: Option<SessionId>,
+    ) -> MonitorStep {
+        let check_at = self.check_at(view);
+        self.state = State::Watching { watch, session, check_at };
+        Step::Wait(check_at)
     }
 
     /// Reports a failure. If the machine is driven again, it tries again.
@@ -174,7 +269,15 @@ impl Machine for Monitor {
             State::Changed => self.read(false),
             State::Pausing(until) if until <= view.now => self.read(false),
             State::Pausing(until) => Step::Wait(Some(until)),
-            State::Reading { .. } | State::Watching { .. } => Step::Wait(None),
+            State::Watching { watch, session, check_at } => match check_at {
+                Some(at) if at > view.now => Step::Wait(check_at),
+                Some(_) if view.connection.is_some() => self.check(watch, session),
+                // The client restores the watch on its next connection, and the server reports what
+                // was missed. If all checks that are due by then followed, they would come at once.
+                Some(_) => self.watch_on(view, watch, session),
+                None => Step::Wait(None),
+            },
+            State::Reading { .. } | State::Checking { .. } => Step::Wait(None),
         }
     }
 
@@ -184,7 +287,11 @@ impl Machine for Monitor {
             (State::Changed, _) => self.read(false),
             // The next server may accept the read.
             (State::Pausing(_), Input::Suspended) => self.read(false),
-            (State::Pausing(_), _) => self.start(view),
+            (State::Pausing(_) | State::Watching { .. }, _) => self.start(view),
+            (State::Checking { has_changed: true, .. }, Input::Answered(_)) => self.read(false),
+            (State::Checking { watch, session, .. }, Input::Answered(answers)) => {
+                self.checked(view, answers, watch, session)
+            }
             (State::Reading { watch, tests_existence }, Input::Answered(answers)) => {
                 self.was_read(view, answers, watch, tests_existence)
             }
@@ -194,250 +301,4 @@ impl Machine for Monitor {
 }
 
 #[cfg(test)]
-mod tests {
-    use jute_codec::{DataReply, ErrorCode, EventType, Stat};
-    use zk_session::Time;
-
-    use zk_session::Outcome;
-    use zk_session::recipe::Reply;
-
-    use super::*;
-    use crate::machine::Repeating;
-
-    fn view(ms: u64) -> SessionView {
-        let now = Time::default() + std::time::Duration::from_millis(ms);
-        SessionView {
-            now,
-            connection: Some(1),
-            alive: Some(1),
-            is_running_out: false,
-            lapses: 0,
-            has_expired: false,
-            seed: 0,
-        }
-    }
-
-    const SESSION: SessionId = SessionId(1);
-
-    fn reply(result: Result<Response, OpError>) -> Input {
-        Input::Reply(Reply {
-            session: Some(SESSION),
-            connection: 1,
-            results: vec![result],
-            refused: None,
-        })
-    }
-
-    fn failed(error: OpError) -> Input {
-        reply(Err(error))
-    }
-
-    fn missing() -> Input {
-        failed(OpError::server(ErrorCode::NO_NODE))
-    }
-
-    fn found() -> Result<Response, OpError> {
-        Ok(Response::GetData(DataReply { data: None, stat: Stat::default() }))
-    }
-
-    fn exists() -> Result<Response, OpError> {
-        Ok(Response::Exists(Stat::default()))
-    }
-
-    fn fired(watch: WatchNumber) -> Input {
-        Input::Watch { watch, kind: EventType::NODE_DATA_CHANGED }
-    }
-
-    fn monitor() -> Repeating<Monitor> {
-        Repeating::new(Monitor::new("/a".into(), Aspect::Data))
-    }
-
-    /// The watch of the one request of a flight, and whether it tests the existence.
-    #[track_caller]
-    fn submitted(step: MonitorStep) -> (WatchNumber, bool) {
-        let Step::Submit(mut flight, _) = step else { panic!("no flight: {step:?}") };
-        assert_eq!((flight.operations.len(), flight.session), (1, None));
-        let operation = flight.operations.pop().expect("one operation");
-        let watch = operation.watch.expect("a read of a monitor sets a watch");
-        (watch, matches!(operation.request, jute_codec::Request::Exists(_)))
-    }
-
-    /// Reads a znode that exists. Returns its watch.
-    fn watching(machine: &mut Repeating<Monitor>) -> WatchNumber {
-        let (watch, _) = submitted(machine.start(view(0)));
-        assert!(matches!(machine.handle(view(0), reply(found())), Step::Done(Ok(Some(_)))));
-        watch
-    }
-
-    #[test]
-    fn a_change_is_one_read_and_events_of_other_watches_are_none() {
-        let mut machine = monitor();
-        let mut watch = watching(&mut machine);
-        for _ in 0..3 {
-            // Driving the machine again waits for the next change.
-            assert!(matches!(machine.start(view(0)), Step::Wait(None)));
-            for other in [fired(watch.next()), Input::Suspended, Input::Timer] {
-                assert!(matches!(machine.handle(view(0), other), Step::Wait(None)));
-            }
-            let (next, tests) = submitted(machine.handle(view(0), fired(watch)));
-            assert!(next != watch && !tests);
-            // Another change while the read is in flight belongs to the old watch.
-            assert!(matches!(machine.handle(view(0), fired(watch)), Step::Wait(None)));
-            assert!(matches!(machine.handle(view(0), reply(found())), Step::Done(Ok(Some(_)))));
-            watch = next;
-        }
-    }
-
-    #[test]
-    fn a_missing_znode_is_reported_once_and_its_creation_is_read() {
-        let mut machine = monitor();
-        let _ = machine.start(view(0));
-        let (watch, tests) = submitted(machine.handle(view(0), missing()));
-        assert!(tests, "a read of a missing znode sets no watch");
-        assert!(matches!(machine.handle(view(0), missing()), Step::Done(Ok(None))));
-        assert!(matches!(machine.start(view(0)), Step::Wait(None)));
-        let (_, tests) = submitted(machine.handle(view(0), fired(watch)));
-        assert!(!tests);
-    }
-
-    #[test]
-    fn a_znode_that_is_created_between_read_and_test_is_read() {
-        let mut machine = monitor();
-        let _ = machine.start(view(0));
-        let _ = machine.handle(view(0), missing());
-        let (_, tests) = submitted(machine.handle(view(0), reply(exists())));
-        assert!(!tests);
-        assert!(matches!(machine.handle(view(0), reply(found())), Step::Done(Ok(Some(_)))));
-    }
-
-    #[test]
-    fn a_lifetime_is_one_request_whatever_its_result() {
-        for (result, is_there) in [(reply(found()), true), (missing(), false)] {
-            let mut machine = Repeating::new(Monitor::new("/a".into(), Aspect::Lifetime));
-            let (_, tests) = submitted(machine.start(view(0)));
-            assert!(!tests);
-            let step = machine.handle(view(0), result);
-            assert!(
-                matches!(&step, Step::Done(Ok(seen)) if seen.is_some() == is_there),
-                "{step:?}"
-            );
-        }
-    }
-
-    #[test]
-    fn the_end_of_its_session_is_a_change_and_that_of_another_is_none() {
-        let mut machine = monitor();
-        let watch = watching(&mut machine);
-        assert!(matches!(machine.handle(view(0), Input::Ended(SessionId(2))), Step::Wait(None)));
-        let (next, _) = submitted(machine.handle(view(0), Input::Ended(SESSION)));
-        assert_ne!(next, watch, "the old watch has ended with its session");
-    }
-
-    #[test]
-    fn lost_replies_are_read_again_and_never_reported() {
-        let losses = [
-            OpError::connection_loss(Outcome::Unknown),
-            OpError::connection_loss(Outcome::NotApplied),
-            OpError::session_expired(Outcome::NotApplied),
-        ];
-        let mut machine = monitor();
-        let (mut watch, _) = submitted(machine.start(view(0)));
-        for loss in losses {
-            let (next, tests) = submitted(machine.handle(view(0), failed(loss)));
-            assert!(next == watch && !tests);
-            watch = next;
-        }
-        // A watch that was lost with its reply is none of ours.
-        assert!(matches!(machine.handle(view(0), reply(found())), Step::Done(Ok(Some(_)))));
-    }
-
-    #[test]
-    fn the_end_of_the_last_session_is_a_failure() {
-        let mut machine = monitor();
-        let _ = machine.start(view(0));
-        let stopped = SessionView { has_expired: true, ..view(0) };
-        let expired = failed(OpError::session_expired(Outcome::NotApplied));
-        assert!(matches!(machine.handle(stopped, expired), Step::Done(Err(_))));
-    }
-
-    /// However often the machine is driven or woken during a pause, it sends nothing before its
-    /// end.
-    #[test]
-    fn an_overloaded_server_is_asked_after_pauses_that_grow() {
-        let mut machine = monitor();
-        let _ = machine.start(view(0));
-        let mut now = 0;
-        let mut lengths = Vec::new();
-        for _ in 0..10 {
-            let throttled = failed(OpError::server(ErrorCode::THROTTLED_OP));
-            let Step::Wait(Some(until)) = machine.handle(view(now), throttled) else {
-                panic!("no pause")
-            };
-            for input in [Input::Ended(SESSION), fired(WatchNumber::FIRST)] {
-                let step = machine.handle(view(now), input);
-                assert!(matches!(step, Step::Wait(Some(at)) if at == until), "{step:?}");
-                let step = machine.start(view(now));
-                assert!(matches!(step, Step::Wait(Some(at)) if at == until), "{step:?}");
-            }
-            let length = until.saturating_since(view(now).now).as_millis();
-            lengths.push(length);
-            now += length as u64;
-            let _ = submitted(machine.handle(view(now), Input::Timer));
-        }
-        assert_eq!(lengths[..6], [200, 400, 800, 1_600, 3_200, 5_000]);
-        // A reply ends the series.
-        let _ = machine.handle(view(now), reply(found()));
-    }
-
-    #[test]
-    fn a_failing_server_is_reported_in_the_end_and_asked_again_when_driven_again() {
-        let mut machine = monitor();
-        let mut step = machine.start(view(0));
-        let mut asked = 0;
-        while let Step::Submit(..) = step {
-            asked += 1;
-            assert!(asked < 100, "without end");
-            step = machine.handle(view(0), failed(OpError::server(ErrorCode::SYSTEM_ERROR)));
-            if let Step::Wait(_) = step {
-                step = machine.handle(view(0), Input::Suspended);
-            }
-        }
-        assert!(matches!(step, Step::Done(Err(_))), "{step:?}");
-        let _ = submitted(machine.start(view(0)));
-        let refused = failed(OpError::server(ErrorCode::NO_AUTH));
-        assert!(matches!(machine.handle(view(0), refused), Step::Done(Err(_))));
-        let _ = submitted(machine.start(view(0)));
-    }
-
-    /// A dropped future is a machine that is driven again in the same state: it repeats no request,
-    /// and the reply and the event still count.
-    #[test]
-    fn a_machine_that_is_driven_again_repeats_nothing_and_loses_nothing() {
-        let mut machine = monitor();
-        let (watch, _) = submitted(machine.start(view(0)));
-        assert!(matches!(machine.start(view(0)), Step::Wait(None)));
-        assert!(matches!(machine.handle(view(0), reply(found())), Step::Done(Ok(Some(_)))));
-        assert!(matches!(machine.start(view(0)), Step::Wait(None)));
-        let _ = submitted(machine.handle(view(0), fired(watch)));
-        assert!(matches!(machine.start(view(0)), Step::Wait(None)));
-        assert!(matches!(machine.handle(view(0), missing()), Step::Submit(..)));
-        assert!(matches!(machine.start(view(0)), Step::Wait(None)));
-        assert!(matches!(machine.handle(view(0), missing()), Step::Done(Ok(None))));
-    }
-
-    /// A machine that shares its lane takes note of events while another flight is pending.
-    #[test]
-    fn an_event_that_is_noted_is_read_when_the_machine_is_driven() {
-        for is_event in [true, false] {
-            let mut machine = monitor();
-            let watch = watching(&mut machine);
-            assert!(!machine.machine.is_due());
-            assert!(!machine.machine.note(&fired(watch.next())));
-            assert!(!machine.machine.is_due());
-            let input = if is_event { fired(watch) } else { Input::Ended(SESSION) };
-            assert_eq!(machine.machine.note(&input), is_event);
-            assert!(machine.machine.is_due());
-            let _ = submitted(machine.start(view(0)));
-        }
-    }
-}
+mod tests;

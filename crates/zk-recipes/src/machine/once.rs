@@ -169,6 +169,30 @@ impl Once {
         self.session
     }
 
+    /// Returns the multi and its session if the marker exists already. A caller may send it before the
+    /// machine starts, because a removal then finds the marker without the reply.
+    pub(crate) fn first(&self) -> Option<(SessionId, Operation)> {
+        self.version.and(self.session).map(|session| (session, self.operation.clone()))
+    }
+
+    /// Concludes from the reply to the [`first`](Self::first) multi. Returns nothing if that is not
+    /// possible: the machine has to find out what has become of it, or to send it.
+    pub(crate) fn sent(&mut self, result: Result<Response, OpError>) -> Option<Settled> {
+        match result {
+            Ok(response) => Some(self.executed(response)),
+            Err(error) => {
+                if error.outcome() == Outcome::Unknown {
+                    self.may_be_applied();
+                }
+                None
+            }
+        }
+    }
+
+    fn may_be_applied(&mut self) {
+        (self.is_in_doubt, self.was_in_doubt, self.is_marked) = (true, true, true);
+    }
+
     fn send(&self) -> OnceStep {
         Step::Submit(flight(self.session, vec![self.operation.clone()]), Needs::Once(0))
     }
@@ -177,7 +201,7 @@ impl Once {
         self.session = self.session.or(answers.session);
         let [result] = answers.take();
         match result {
-            Answer::Done(response) => self.executed(response),
+            Answer::Done(response) => Step::Done(Ok(self.executed(response))),
             // What the marker would be in does not exist, so the marker does not either.
             Answer::Refused(error @ OpError::ChrootMissing { .. }) if self.version.is_none() => {
                 (self.is_in_doubt, self.is_marked) = (false, false);
@@ -197,14 +221,14 @@ impl Once {
                 self.send()
             }
             Answer::Unknown { error, is_final } => {
-                (self.is_in_doubt, self.was_in_doubt, self.is_marked) = (true, true, true);
+                self.may_be_applied();
                 // Without a session, the marker could not be found in another one.
                 if is_final || self.session.is_none() { self.undecided(error) } else { self.send() }
             }
         }
     }
 
-    fn executed(&mut self, response: Response) -> OnceStep {
+    fn executed(&mut self, response: Response) -> Settled {
         let refused = refused_operation(&response);
         let Response::Multi(mut results) = response else {
             unreachable!("the codec decodes the reply to a multi as such");
@@ -222,7 +246,7 @@ impl Once {
             Some((0, code))
                 if self.is_in_doubt && (code != ErrorCode::NO_NODE || self.version.is_some()) =>
             {
-                return self.undecided(OpError::server(code));
+                return Settled::Undecided(OpError::server(code));
             }
             Some((at, code)) => {
                 self.is_marked = self.version.is_some();
@@ -230,7 +254,7 @@ impl Once {
             }
         };
         self.is_in_doubt = false;
-        Step::Done(Ok(settled))
+        settled
     }
 
     fn undecided(&self, error: OpError) -> OnceStep {
@@ -279,6 +303,7 @@ mod tests {
             is_running_out: false,
             lapses: 0,
             has_expired: false,
+            has_left_session: false,
             seed: 0,
         }
     }

@@ -77,6 +77,8 @@ mod tests {
         let lengths: Vec<_> = (0..300).map(|_| next().as_millis()).collect();
         assert_eq!(lengths[..6], [200, 400, 800, 1600, 3200, 5000]);
         assert!(lengths[6..].iter().all(|length| *length == 5000));
+        // What the guide says, which is the longest pause with the greatest spread.
+        assert_eq!(format!("{:.2}", spread(PAUSE_MAX, u128::MAX).as_secs_f64()), "6.25");
         pauses.reset();
         assert_eq!(begin(&mut pauses), now + PAUSE);
     }

@@ -13,7 +13,8 @@ use crate::action::FailedAction;
 /// Maximum number of reads in one flight.
 const BATCH: usize = 100;
 
-/// Issues reads, in any session and across lost connections, until each has a definite result. If
+/// Issues reads, or deletes of znodes with unique names, in any session and across lost connections,
+/// until each has a definite result. If
 /// one of the operations is a barrier, all of them are issued together until one flight has all
 /// results: a read says nothing if the server has refused the barrier in front of it.
 #[derive(Debug)]
@@ -101,6 +102,7 @@ mod tests {
             is_running_out: false,
             lapses: 0,
             has_expired,
+            has_left_session: false,
             seed: 0,
         }
     }

@@ -93,6 +93,9 @@ pub struct SessionView {
     /// The session has expired, and the client does not replace it. This is not so for a client that
     /// is closed: its machines are stopped, and the caller learns that it is closed.
     pub has_expired: bool,
+    /// Requests of an earlier session may still be applied; see
+    /// [`Status::has_left_session`](zk_session::Status::has_left_session).
+    pub has_left_session: bool,
     /// A random number that belongs to the lane. It spreads the pauses of machines that a server has
     /// refused at the same time.
     pub seed: u64,

@@ -188,7 +188,7 @@ impl<M: Machine> Repeating<M> {
                     pending.is_repeated |= is_in_doubt;
                     return self.pause(view);
                 }
-                (results, None)
+                (results.into_iter().map(|result| result.or_refused(&error)).collect(), None)
             }
             Next::Failed(error, results) => (results, Some(error)),
             Next::Answer(results) => (results, None),
@@ -206,9 +206,7 @@ impl<M: Machine> Repeating<M> {
             }
             let is_too_often = M::GIVES_UP && self.pauses.is_too_many(&error);
             for result in &mut results {
-                if let Answer::Unknown { is_final, .. } = result {
-                    *is_final = is_too_often;
-                }
+                result.finish(is_too_often.then_some(&error));
             }
         } else {
             let is_write = matches!(pending.needs, Needs::Once(_) | Needs::OneTry);

@@ -57,6 +57,7 @@ fn view(ms: u64) -> SessionView {
         is_running_out: false,
         lapses: 0,
         has_expired: false,
+        has_left_session: false,
         seed: 0,
     }
 }
@@ -288,6 +289,31 @@ fn what_may_not_pass_is_given_up_and_what_passes_is_waited_out() {
     for needs in [Needs::All, Needs::Each, Needs::Once(0)] {
         let busy = reply(refused(ErrorCode::THROTTLED_OP), done());
         assert_eq!(until_answered(&mut Asking::new(&[needs]), &busy), 1_000, "{needs:?}");
+    }
+}
+
+/// Otherwise calls would fail with a lost connection, although all of them survive that.
+#[test]
+fn a_connection_that_is_lost_behind_the_last_refusal_is_not_the_reason_to_give_up() {
+    let fail = || refused(ErrorCode::SYSTEM_ERROR);
+    for needs in [Needs::All, Needs::Each, Needs::Once(0), Needs::Once(1), Needs::OneTry] {
+        let mut asking = Asking::new(&[needs]);
+        let _ = asking.start(view(0));
+        for _ in 0..8 {
+            let _ = asking.handle(view(0), reply(fail(), fail()));
+            let _ = asking.handle(view(1_000_000), Input::Timer);
+            asking.machine.answers.clear();
+        }
+        let _ = asking.handle(view(0), reply(fail(), lost(Outcome::Unknown)));
+        let answers = asking.machine.answers.pop().expect("it is given up");
+        for answer in answers.results {
+            assert!(
+                answer.is_refused_with(ErrorCode::SYSTEM_ERROR)
+                    || matches!(&answer, Answer::Unknown { error, is_final: true }
+                    if error.server_code() == Some(ErrorCode::SYSTEM_ERROR)),
+                "{needs:?}: {answer:?}"
+            );
+        }
     }
 }
 
