@@ -8,11 +8,19 @@ use tracing::Span;
 use zk_session::recipe::{Session, Slot};
 use zk_session::{Client, Time};
 
-use super::drive::{Caller, before, drive};
+use super::drive::{Caller, Writer, before, drive};
 use super::feed::Feed;
 use super::removal;
 use crate::error::RecipeError;
 use crate::machine::{Failure, Leaving, Machine, Removal, Repeating};
+
+/// A machine whose first request is sent without a lane, which only the answer to a lost request needs.
+/// When it is dropped, the janitor removes what it may have left.
+pub(crate) struct Laneless<'a, M: Leaving<Removal: Removal>> {
+    client: &'a Client,
+    /// `None` after the drop, or once the machine has a lane.
+    parts: Option<(M, Slot)>,
+}
 
 /// What the janitor does with the removal of a machine that was dropped.
 pub(crate) trait Duty<R> {
@@ -51,12 +59,42 @@ impl<M: Leaving<Removal: Removal>> Attended<M> {
         path: &ByteString,
         deadline: Option<Time>,
     ) -> Result<Self, RecipeError> {
-        let slot = before(client, deadline, Session::of(client).reserve_slot(path)).await?;
-        Ok(Self::with(client, slot, machine, Removing))
+        Self::with_duty(client, machine, path, deadline, Removing).await
+    }
+}
+
+impl<M: Leaving<Removal: Removal>, T: Send + 'static> Attended<M, RemovingBefore<T>> {
+    /// Prepares the machine in the same way. The value is dropped when the machine has ended and left
+    /// nothing, or once that has been removed.
+    pub(crate) async fn before(
+        client: &Client,
+        machine: M,
+        path: &ByteString,
+        deadline: Option<Time>,
+        value: T,
+    ) -> Result<Self, RecipeError> {
+        Self::with_duty(client, machine, path, deadline, RemovingBefore(value)).await
+    }
+
+    /// Returns the value.
+    pub(crate) fn value(&self) -> &T {
+        let Parts { duty, .. } = self.parts.as_ref().expect("it is not dropped");
+        &duty.0
     }
 }
 
 impl<M: Leaving, D: Duty<M::Removal>> Attended<M, D> {
+    async fn with_duty(
+        client: &Client,
+        machine: M,
+        path: &ByteString,
+        deadline: Option<Time>,
+        duty: D,
+    ) -> Result<Self, RecipeError> {
+        let slot = before(client, deadline, Session::of(client).reserve_slot(path)).await?;
+        Ok(Self::with(client, slot, machine, duty))
+    }
+
     /// Prepares a machine that has a slot already.
     pub(crate) fn with(client: &Client, slot: Slot, machine: M, duty: D) -> Self {
         let feed = Feed::new(Session::of(client).lane());
@@ -78,6 +116,18 @@ impl<M: Leaving, D: Duty<M::Removal>> Attended<M, D> {
     ) -> Result<M::Output, RecipeError> {
         let (machine, feed, _) = self.parts();
         drive(feed, machine, &mut Caller { deadline }).await
+    }
+
+    /// Runs the machine of a write to its end, and returns its output, or why it was stopped before.
+    /// If it was stopped because the time is up, and its flight is not pending, nothing of that flight
+    /// was sent.
+    pub(crate) async fn run_write(
+        &mut self,
+        deadline: Option<Time>,
+    ) -> Result<M::Output, RecipeError> {
+        let (machine, feed, _) = self.parts();
+        let mut writer = Writer::new(feed.lane.now(), deadline);
+        drive(feed, machine, &mut writer).await
     }
 
     /// Returns what a caller needs to run the machine in its own way.
@@ -112,6 +162,33 @@ impl<M: Leaving, D: Duty<M::Removal>> Drop for Attended<M, D> {
     }
 }
 
+impl<'a, M: Leaving<Removal: Removal>> Laneless<'a, M> {
+    pub(crate) fn new(client: &'a Client, machine: M, slot: Slot) -> Self {
+        Self { client, parts: Some((machine, slot)) }
+    }
+
+    pub(crate) fn machine(&mut self) -> &mut M {
+        &mut self.parts.as_mut().expect("it is not dropped").0
+    }
+
+    /// Opens a lane for the machine, on which it begins.
+    pub(crate) fn with_lane(mut self) -> Attended<M> {
+        let (machine, slot) = self.parts.take().expect("it is not dropped");
+        Attended::with(self.client, slot, machine, Removing)
+    }
+}
+
+impl<M: Leaving<Removal: Removal>> Drop for Laneless<'_, M> {
+    fn drop(&mut self) {
+        let Some((machine, slot)) = self.parts.take() else { return };
+        // Nobody waits for its request any more, so the removal cannot either: it is a write of the
+        // same session, and follows the request.
+        if let Some((removal, _)) = machine.abandon(false) {
+            slot.run(Removing.perform(Feed::new(Session::of(self.client).lane()), removal));
+        }
+    }
+}
+
 /// Ends a machine. Returns the removal of what it may have left, which receives the reply to the
 /// pending flight only if it needs that reply.
 pub(crate) fn abandon<M: Leaving>(machine: M, feed: &mut Feed) -> Option<M::Removal> {
@@ -133,5 +210,16 @@ impl<R: Removal> Duty<R> for Removing {
     async fn perform(self, mut feed: Feed, mut removal: R) {
         let ended = removal::run(&mut feed, &mut removal).await;
         removal::after(&feed, removal, &ended, Span::none());
+    }
+}
+
+/// Does the same, and then drops the value, such as a guard whose znode excludes others until what the
+/// machine has left is gone too.
+pub(crate) struct RemovingBefore<T>(T);
+
+impl<R: Removal, T: Send + 'static> Duty<R> for RemovingBefore<T> {
+    async fn perform(self, feed: Feed, removal: R) {
+        Removing.perform(feed, removal).await;
+        drop(self.0);
     }
 }

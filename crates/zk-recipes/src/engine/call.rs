@@ -20,9 +20,10 @@ use crate::timed_out::MayTimeOut;
 /// The method that returns the call says what it does, what happens after a lost connection, and
 /// what the errors mean. `O` contains the options that only this call has.
 ///
-/// Nothing happens before the call is polled for the first time, with one exception: a call that
+/// Nothing happens before the call is polled for the first time, with two exceptions. A call that
 /// gives something up, such as [`Guard::release`](crate::Guard::release), has done so already, and
-/// only waits for the outcome.
+/// only waits for the outcome. [`Guard::transaction`](crate::Guard::transaction) has enqueued its
+/// request, which is withdrawn if the call is dropped before it was sent.
 pub type Call<T, E, O = ()> = ScopedCall<'static, T, E, O>;
 
 /// A [`Call`] that borrows from its caller for as long as `'a`, for example a function.

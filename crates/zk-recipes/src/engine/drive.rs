@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use zk_session::recipe::Session;
+use zk_session::recipe::{Reply, Session};
 use zk_session::{Client, OpError, Time};
 
 use super::feed::{Feed, FeedEvent};
@@ -19,7 +19,8 @@ pub(crate) trait Supervisor<M: Machine> {
 
     /// Translates an event into an input for the machine. Returns `None` if the event does not
     /// concern the machine.
-    fn translate(&mut self, feed: &Feed, event: FeedEvent) -> Result<Option<Input>, Self::Stop>;
+    fn translate(&mut self, feed: &mut Feed, event: FeedEvent)
+    -> Result<Option<Input>, Self::Stop>;
 
     /// Returns the reason to stop the machine after the client has rejected its flight.
     fn rejected(&mut self, error: OpError) -> Self::Stop;
@@ -149,7 +150,11 @@ pub(crate) struct Caller {
 impl<M: Machine> Supervisor<M> for Caller {
     type Stop = RecipeError;
 
-    fn translate(&mut self, feed: &Feed, event: FeedEvent) -> Result<Option<Input>, RecipeError> {
+    fn translate(
+        &mut self,
+        feed: &mut Feed,
+        event: FeedEvent,
+    ) -> Result<Option<Input>, RecipeError> {
         let is_late = self.deadline.is_some_and(|deadline| deadline <= feed.lane.now());
         match event {
             FeedEvent::Input(Input::Timer) if is_late => Err(RecipeError::timed_out()),
@@ -169,6 +174,70 @@ impl<M: Machine> Supervisor<M> for Caller {
     }
 }
 
+/// How long before its deadline a caller who wants to know the outcome withdraws what was not sent.
+const WITHDRAWN_BEFORE: Duration = Duration::from_millis(10);
+
+/// Supervises the machine of a caller who waits for the outcome of a write. A flight that was not sent
+/// when the time is nearly up will not be sent: otherwise the outcome of a call without a connection
+/// would be unknown. Only the session knows what was sent, and it needs a moment to say so.
+pub(crate) struct Writer {
+    caller: Caller,
+    /// When the flight is withdrawn, unless that has happened.
+    withdraw_at: Option<Time>,
+    has_withdrawn: bool,
+}
+
+impl Writer {
+    pub(crate) fn new(now: Time, deadline: Option<Time>) -> Self {
+        let withdraw_at = deadline.map(|deadline| {
+            let left = deadline.saturating_since(now);
+            now + (left - WITHDRAWN_BEFORE.min(left / 10))
+        });
+        Self { caller: Caller { deadline }, withdraw_at, has_withdrawn: false }
+    }
+}
+
+impl<M: Machine> Supervisor<M> for Writer {
+    type Stop = RecipeError;
+
+    fn translate(
+        &mut self,
+        feed: &mut Feed,
+        event: FeedEvent,
+    ) -> Result<Option<Input>, RecipeError> {
+        let is_timer = matches!(event, FeedEvent::Input(Input::Timer));
+        if is_timer && self.withdraw_at.is_some_and(|at| at <= feed.lane.now()) {
+            self.withdraw_at = None;
+            if let Some(token) = feed.pending {
+                feed.lane.recall(token);
+                self.has_withdrawn = true;
+            }
+            return Ok(None);
+        }
+        if let FeedEvent::Input(Input::Reply(reply)) = &event
+            && self.has_withdrawn
+            && is_recalled(reply)
+        {
+            // The machine would issue it again.
+            return Ok(None);
+        }
+        Supervisor::<M>::translate(&mut self.caller, feed, event)
+    }
+
+    fn rejected(&mut self, error: OpError) -> RecipeError {
+        RecipeError::of_client(error)
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        self.withdraw_at.or(self.caller.deadline)
+    }
+}
+
+fn is_recalled(reply: &Reply) -> bool {
+    let is_recalled = |result: &Result<_, OpError>| matches!(result, Err(OpError::Recalled { .. }));
+    reply.results.iter().all(is_recalled)
+}
+
 /// Supervises a machine that nobody waits for. It is stopped only if the client stops.
 pub(crate) struct Unattended;
 
@@ -179,7 +248,11 @@ pub(crate) struct ClientStopped;
 impl<M: Machine> Supervisor<M> for Unattended {
     type Stop = ClientStopped;
 
-    fn translate(&mut self, _: &Feed, event: FeedEvent) -> Result<Option<Input>, ClientStopped> {
+    fn translate(
+        &mut self,
+        _: &mut Feed,
+        event: FeedEvent,
+    ) -> Result<Option<Input>, ClientStopped> {
         match event {
             FeedEvent::Input(input) => Ok(Some(input)),
             FeedEvent::AuthFailed | FeedEvent::Closed => Err(ClientStopped),

@@ -46,6 +46,7 @@ impl Feed {
             is_running_out: status.is_running_out(now),
             lapses: status.lapses,
             has_expired: status.state == SessionState::Expired,
+            has_left_session: status.has_left_session(),
             seed: self.lane.seed(),
         }
     }

@@ -9,13 +9,14 @@ use std::time::Duration;
 
 use bytestring::ByteString;
 use jute_codec::{DataReply, ErrorCode, Response};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock, oneshot, watch};
 use zk_session::recipe::{Lane, LeaseNeed, Operation, Session};
 use zk_session::{Client, OpError, SessionId, SessionState, StateStream, Status, Time, Zxid};
 
 use super::revocation::Revocation;
 use crate::lock::error::{LockError, LostReason, Stopped};
 use crate::lock::log::{self, Risk};
+use crate::lock::options::GuardOptions;
 use crate::lock::outcome::{Held, Released, Znode};
 use crate::lock::phase::{Observer, Phase};
 use crate::lock::recipe::Recipe;
@@ -27,7 +28,7 @@ use crate::machine::{PAUSE, Refusal, Verdict, WatchNumber, barrier, multi_refusa
 #[derive(Clone, Debug)]
 pub(crate) struct Terms {
     pub(crate) client: Client,
-    pub(crate) at_risk: AtRiskPolicy,
+    pub(crate) options: GuardOptions,
     pub(crate) observer: Observer,
     pub(crate) counters: Arc<Counters>,
     /// How long the lock may be held.
@@ -57,8 +58,16 @@ pub(crate) struct Hold {
     pub(super) revocation: Arc<Revocation>,
     /// When the lock is lost because it was held for too long.
     pub(crate) ends_at: Option<Time>,
+    /// While somebody reads this, the keeper does not delete the znode of a lock that is lost.
+    uses: Arc<RwLock<()>>,
     pub(super) terms: Terms,
 }
+
+/// The use of a znode whose existence a request relies on. While it lasts, the client does not delete
+/// the znode, so no other client can have created another one with the same name. It does not outlast
+/// the limit of a lock, or the client.
+#[derive(Debug)]
+pub(crate) struct Use(#[allow(dead_code, reason = "it is kept")] OwnedRwLockReadGuard<()>);
 
 /// The commands that the owner of a guard sends to its keeper. `R` is the request for a change.
 #[derive(Debug)]
@@ -113,6 +122,7 @@ impl Hold {
             lost: Arc::new(watch::Sender::new(None)),
             revocation: Arc::default(),
             ends_at: terms.hold_for.map(|length| terms.client.now() + length),
+            uses: Arc::default(),
             terms,
         }
     }
@@ -134,12 +144,23 @@ impl Hold {
             lost: Arc::clone(&self.lost),
             revocation: Arc::default(),
             ends_at: self.ends_at,
+            uses: Arc::clone(&self.uses),
             terms: self.terms.clone(),
         }
     }
 
     pub(crate) fn client(&self) -> &Client {
         &self.terms.client
+    }
+
+    /// Keeps the client from deleting the znode. Returns `None` if that has begun.
+    pub(super) fn use_znode(&self) -> Option<Use> {
+        Arc::clone(&self.uses).try_read_owned().ok().map(Use)
+    }
+
+    /// Waits until nobody uses the znode. Nobody does so until the result is dropped.
+    pub(super) fn unused(&self) -> impl Future<Output = OwnedRwLockWriteGuard<()>> + use<> {
+        Arc::clone(&self.uses).write_owned()
     }
 
     /// Records that the lock was proven on this connection.
@@ -185,7 +206,7 @@ impl Hold {
             seen.store(true, Ordering::Release);
             return LockState::Held;
         }
-        match self.terms.at_risk {
+        match self.terms.options.at_risk {
             AtRiskPolicy::TreatAsLost if self.was_held() => {
                 LockState::Lost(self.lose(LostReason::AtRisk))
             }

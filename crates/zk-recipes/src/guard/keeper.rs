@@ -3,7 +3,7 @@
 
 use std::convert::Infallible;
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -169,12 +169,14 @@ async fn keep<K: Recipe>(
     }
     // From here on the lock is not held, whatever happens to the removal.
     hold.release();
+    let (unused, ends_at) = (hold.unused(), hold.ends_at);
     drop(hold);
     let due = feed.lane.due();
     feed.lane.need_lease(false);
     feed.lane.hold_lock(false);
     // The reply to a pending proof means nothing any more.
     feed.pending = None;
+    let _unused = wait_until_unused(&mut feed, unused, ends_at).await;
     let ended = removal::run(&mut feed, &mut removal).await;
     counters.replays(removal.replays());
     observer.end(Phase::Released);
@@ -228,6 +230,27 @@ async fn drain_until(
         };
         if matches!(event, FeedEvent::AuthFailed | FeedEvent::Closed) {
             return owner.await;
+        }
+    }
+}
+
+/// Waits until no request that was sent relies on the znode any more, at most until the limit of the
+/// lock. Meanwhile, discards the events of the lane.
+async fn wait_until_unused<T>(
+    feed: &mut Feed,
+    unused: impl Future<Output = T>,
+    ends_at: Option<Time>,
+) -> Option<T> {
+    let mut unused = pin!(unused);
+    loop {
+        let event = tokio::select! {
+            biased;
+            unused = &mut unused => return Some(unused),
+            event = feed.next(ends_at) => event,
+        };
+        let is_late = ends_at.is_some_and(|at| at <= feed.lane.now());
+        if is_late || matches!(event, FeedEvent::AuthFailed | FeedEvent::Closed) {
+            return None;
         }
     }
 }
@@ -293,8 +316,8 @@ impl<K: Recipe> Keeper<K> {
     /// Returns when to check the state of the lock even if no event arrives, because an overdue
     /// acknowledgement is not an event. Returns `None` if there are no observers of the state.
     fn next_look(&self) -> Option<Time> {
-        let Terms { at_risk, observer, .. } = &self.hold.terms;
-        if *at_risk == AtRiskPolicy::GoOn && !observer.is_watched() {
+        let Terms { options, observer, .. } = &self.hold.terms;
+        if options.at_risk == AtRiskPolicy::GoOn && !observer.is_watched() {
             return None;
         }
         let status = self.feed.lane.status();
@@ -467,7 +490,7 @@ struct Changing<'a> {
 impl<M: Machine> Supervisor<M> for Changing<'_> {
     type Stop = LockError;
 
-    fn translate(&mut self, feed: &Feed, event: FeedEvent) -> Result<Option<Input>, LockError> {
+    fn translate(&mut self, feed: &mut Feed, event: FeedEvent) -> Result<Option<Input>, LockError> {
         if let FeedEvent::Input(input @ (Input::Reply(_) | Input::Timer | Input::Ended(_))) = event
         {
             return Ok(Some(input));

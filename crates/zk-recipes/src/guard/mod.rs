@@ -19,7 +19,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use zk_session::{Client, Multi, MultiOutcome, SessionId, Time};
 
-use self::hold::{Command, Hold, Holding, Proof, ReleaseFailure};
+use self::hold::{Command, Hold, Holding, Proof, ReleaseFailure, Use};
 use crate::engine::call::Call;
 use crate::engine::drive::run_to_end;
 use crate::lock::error::{LockError, LostReason, Stopped};
@@ -120,6 +120,12 @@ impl<K: Kind> Guard<K> {
     /// Returns when the lock is lost because it was held for too long, if it has a limit.
     pub(crate) fn ends_at(&self) -> Option<Time> {
         self.hold.ends_at
+    }
+
+    /// Keeps the client from deleting the znode of the lock, even if the lock is lost. Returns `None`
+    /// if that has begun.
+    pub(crate) fn use_znode(&self) -> Option<Use> {
+        self.hold.use_znode()
     }
 
     /// Returns a view of the lock for code that does not own the guard.

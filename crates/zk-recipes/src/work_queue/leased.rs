@@ -195,7 +195,9 @@ impl Leased {
     ///
     /// After a **connection loss**, requests are replayed, and the result is definite, with the
     /// exception of [`WorkQueueError::Unknown`]. **Cancel safe** in that the item is deleted or
-    /// returns to the queue if the call is dropped, and so it is after a [timeout](Call::timeout).
+    /// returns to the queue if the call is dropped, and so it is after a [timeout](Call::timeout). A
+    /// call that is neither awaited to its end nor dropped keeps the item for as long as the session
+    /// lives, or until the [limit](crate::WorkQueueBuilder::lease_for) of the lease.
     ///
     /// # Errors
     ///
@@ -214,8 +216,10 @@ impl Leased {
     }
 
     async fn acknowledge(self, deadline: Option<Time>) -> Result<(), WorkQueueError> {
-        // The last one is dropped first.
         let Self { path, czxid, lease, mut returning, .. } = self;
+        // The multi checks the lease by its name, which that of the next taker has too. So the client
+        // must not delete the lease before the multi is decided, even if the lease is lost.
+        let used = lease.use_znode();
         if let LockState::Lost(reason) = lease.state() {
             return Err(WorkQueueError::LeaseLost(reason));
         }
@@ -229,7 +233,10 @@ impl Leased {
             lease.ends_at(),
         );
         let item_path = || path.to_string();
-        let mut ack = Attended::new(&core.client, ack, &core.layout.directory, deadline).await?;
+        // If this call is dropped, the pin may be created later, and would keep the next taker from
+        // its acknowledgement. So the lease stays until the pin is gone.
+        let (client, directory) = (&core.client, &core.layout.directory);
+        let mut ack = Attended::before(client, ack, directory, deadline, (used, lease)).await?;
         let acked = match ack.run(deadline).await {
             Err(RecipeError::Refused { code: ErrorCode::NOT_EMPTY, .. }) => {
                 returning.is_settled = true;
@@ -255,7 +262,7 @@ impl Leased {
                 // that may be the lease of the next taker. The event has arrived with the reply.
                 let latest = core.client.now() + NOTICE_MAX;
                 let latest = deadline.map_or(latest, |deadline| deadline.min(latest));
-                let noticed = at_most(&core.client, Some(latest), lease.lost()).await;
+                let noticed = at_most(&core.client, Some(latest), ack.value().1.lost()).await;
                 // Then the client itself has deleted the lease.
                 let is_too_long = noticed == Some(LostReason::HeldTooLong);
                 let reason = if is_too_long { LostReason::HeldTooLong } else { reason };

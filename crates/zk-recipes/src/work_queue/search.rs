@@ -16,7 +16,7 @@ use crate::engine::drive::run;
 use crate::engine::join::join_all;
 use crate::error::RecipeError;
 use crate::exclusive::ExclusiveLock;
-use crate::machine::{FailedAction, ReadAll, list, read};
+use crate::machine::{FailedAction, ReadAll, child, delete, exists, list, read};
 
 /// Number of items of one list that a taker tries before it lists again.
 const TRIES_MAX: usize = 4;
@@ -208,19 +208,25 @@ async fn lease(
         acquire = acquire.timeout(deadline.saturating_since(core.client.now()));
     }
     let Some(guard) = acquire.without_wait().await? else { return Ok(None) };
-    let found = read_item(core, item, deadline).await?;
+    let Some((found, pins)) = read_item(core, item, deadline).await? else { return Ok(None) };
     // The item that was listed may be gone, and this one was put after the lease was created: the
     // token of the lease would be lower than those of leases that others had since.
-    let found = found.filter(|found| found.stat.czxid.0 <= guard.fencing_token().get());
-    Ok(found.map(|found| Leased::new(core, item.clone(), guard, found)))
+    if found.stat.czxid.0 > guard.fencing_token().get() {
+        return Ok(None);
+    }
+    if !pins.is_empty() && !unpin(core, item, &pins, deadline).await? {
+        return Ok(None);
+    }
+    Ok(Some(Leased::new(core, item.clone(), guard, found)))
 }
 
-/// Reads an item; `None` if it is gone or cannot be delivered, which the queue then remembers.
+/// Reads an item and, if it has children, lists its pins. Returns `None` if the item is gone or cannot
+/// be delivered, which the queue then remembers.
 async fn read_item(
     core: &Arc<Core>,
     item: &ItemName,
     deadline: Option<Time>,
-) -> Result<Option<DataReply>, WorkQueueError> {
+) -> Result<Option<(DataReply, Vec<String>)>, WorkQueueError> {
     let path = core.layout.item(item);
     let mut reading = ReadAll::new(vec![read(path.clone(), None)], FailedAction::Read, &path);
     let found = match run(&core.client, &mut reading, deadline).await {
@@ -239,26 +245,70 @@ async fn read_item(
         core.forget(item);
         return Ok(None);
     };
-    if found.stat.num_children > 0 && has_foreign_children(core, item, deadline).await? {
+    let children = if found.stat.num_children > 0 {
+        list_children(core, item, deadline).await?
+    } else {
+        Vec::new()
+    };
+    // An acknowledgement would be refused as long as they are there. Znodes with the names of pins that
+    // have blocked an item are none, so it stays blocked until they are gone.
+    let is_blocked = core.is_blocked(item);
+    if children.iter().any(|name| is_blocked || !Layout::is_pin(name)) {
         core.block(item, BlockReason::HasChildren);
         return Ok(None);
     }
     core.aside().forget(item);
-    Ok(Some(found))
+    Ok(Some((found, children)))
 }
 
-/// Returns whether an item has children that are not pins of acknowledgements. Pins disappear with
-/// their sessions, but as long as there are others, an acknowledgement would be refused.
-async fn has_foreign_children(
+async fn list_children(
     core: &Arc<Core>,
     item: &ItemName,
     deadline: Option<Time>,
-) -> Result<bool, WorkQueueError> {
+) -> Result<Vec<String>, WorkQueueError> {
     let path = core.layout.item(item);
     let mut listing = ReadAll::new(vec![list(&path, None)], FailedAction::List, &path);
     let found = run(&core.client, &mut listing, deadline).await?.pop().flatten();
-    let Some(Response::GetChildren(names)) = found else { return Ok(false) };
-    Ok(names.into_iter().any(|name| !Layout::is_pin(&name)))
+    let Some(Response::GetChildren(names)) = found else { return Ok(Vec::new()) };
+    Ok(names.into_iter().map(|name| name.to_string()).collect())
+}
+
+/// Deletes the pins of earlier takers from an item that this client has leased. Returns false if the
+/// item is gone or cannot be delivered, which the queue then remembers.
+///
+/// If somebody has deleted the lease of an earlier taker by hand, its acknowledgement may be on its
+/// way, and would take the new lease, which has the same name, for its own. Without its pin, it is
+/// refused. A pin that it creates after this one has read the item comes too late: the acknowledgement
+/// reads the lease behind it.
+async fn unpin(
+    core: &Arc<Core>,
+    item: &ItemName,
+    pins: &[String],
+    deadline: Option<Time>,
+) -> Result<bool, WorkQueueError> {
+    let path = core.layout.item(item);
+    let pins = pins.iter().map(|pin| delete(child(&path, pin)));
+    // The acknowledgement may have been faster.
+    let operations = pins.chain([exists(path.clone())]).collect();
+    let mut deleting = ReadAll::new(operations, FailedAction::Delete, &path);
+    match run(&core.client, &mut deleting, deadline).await {
+        Ok(found) => {
+            let exists = found.last().is_some_and(Option::is_some);
+            if !exists {
+                core.forget(item);
+            }
+            return Ok(exists);
+        }
+        // It has the name of a pin, and children: it is none.
+        Err(RecipeError::Refused { code: ErrorCode::NOT_EMPTY, .. }) => {
+            core.block(item, BlockReason::HasChildren);
+        }
+        Err(RecipeError::Refused { code: ErrorCode::NO_AUTH, .. }) => {
+            core.block(item, BlockReason::NotPermitted);
+        }
+        Err(error) => return Err(error.into()),
+    }
+    Ok(false)
 }
 
 pub(crate) fn unique_id(core: &Core) -> u128 {

@@ -13,14 +13,15 @@
 //!
 //! 1. In one flight, create the pin as an ephemeral child of the item, and read the metadata of the
 //!    item and of the lease. The flight belongs to the session that created the lease.
-//!    - The lease is missing or another one: it is lost.
-//!    - The item is missing or another one: somebody has deleted ours by hand.
+//!    - The lease is missing or another one: it is lost. If the item is missing as well, and an earlier
+//!      multi may have been applied, this cannot be decided: somebody deletes znodes by hand.
+//!    - The item is missing or another one: an earlier multi was applied, or somebody has deleted ours
+//!      by hand.
 //!    - Not applied, or the outcome is unknown: repeat this step. The name of the pin is unique.
 //! 2. In one multi of the same session, delete the pin, check that the lease exists, and delete the
 //!    item.
 //!    - Applied: the item is acknowledged.
-//!    - The pin is missing: if an earlier multi may have been applied, it was, because nobody else
-//!      deletes the pin. Otherwise somebody has deleted it by hand: continue with 1.
+//!    - The pin is missing: somebody has deleted it by hand. Continue with 1.
 //!    - The lease is missing: it is lost, and no earlier multi was applied.
 //!    - The item has other children: the pin of an earlier taker that is about to be removed, or a
 //!      znode that is not ours. Continue with 1 for a few seconds, then fail.
@@ -31,10 +32,18 @@
 //!      sends a multi after that, which would find the lease of another taker under the same name.
 //!    - The session has ended, and so has the lease. Continue with 3 if an earlier multi may have been
 //!      applied.
-//! 3. In the current session, pass a write barrier and look for the item. If it exists, our multi
-//!    was not applied and never will be. If it is gone, our multi has deleted it, or another taker
-//!    has acknowledged it in the meantime: this cannot be decided.
-//! 4. If the acknowledgement ends in another way than with success, the janitor deletes the pin.
+//! 3. In the current session, delete the pin, pass a write barrier and look for the item. Without its
+//!    pin, our multi fails, even if a server has swapped the session (`EndCause::Swapped`) and the
+//!    multi is still on its way. So if the item exists, the multi was not applied and never will be.
+//!    If it is gone, our multi has deleted it, or another taker has acknowledged it in the meantime:
+//!    this cannot be decided.
+//! 4. If the acknowledgement ends in another way than with success, or is dropped, the janitor deletes
+//!    the pin, and then the lease.
+//!
+//! The multi checks the lease by its name. So from the first step until the pin is gone, the client does
+//! not delete the lease, even if it is lost: its session may live, the caller may be polled late, and
+//! the next taker's lease has the same name. Only the limit of a lease ends that earlier, after which
+//! the multi is not sent. If somebody deletes the lease by hand, the next taker deletes the pin.
 //!
 //! The lease is deleted after the multi and not by it: it excludes other takers until the pin is
 //! gone too. If the client ends before, both end with its session.
@@ -52,7 +61,7 @@ use zk_session::{OpError, Outcome, SessionId, Time, Version, Zxid};
 use crate::lock::error::LostReason;
 use crate::machine::{
     Answer, Answers, FailedAction, Failure, Input, Leaving, Machine, Needs, Remove, SessionView,
-    Step, barrier, create, exists, flight, refused_operation,
+    Step, barrier, create, delete, exists, flight, refused_operation,
 };
 use crate::work_queue::layout::{ItemName, Layout};
 
@@ -178,8 +187,10 @@ impl AckMachine {
         }
         match (is_created_by(&lease, self.lease_czxid), has_item) {
             (Err(error), _) => self.failed(FailedAction::Check, error),
-            // Only our multi can have deleted the item while it had our pin.
-            (Ok(_), false) if self.is_undecided => Step::Done(Ok(Acked::Done)),
+            // Our multi deletes the item, and nobody who has the lease deletes the pin.
+            (Ok(true), false) if self.is_undecided => Step::Done(Ok(Acked::Done)),
+            // Our multi has deleted the item, or somebody has deleted lease, pin and item by hand.
+            (Ok(false), false) if self.is_undecided => Step::Done(Ok(Acked::Unknown)),
             (Ok(false), _) => self.lose(LostReason::ZnodeDeleted),
             (Ok(true), false) => Step::Done(Ok(Acked::ItemGone)),
             (Ok(true), true) => match is_created_by(&item, self.czxid) {
@@ -214,7 +225,6 @@ impl AckMachine {
         match deleted {
             Answer::Done(response) => match refused_operation(&response) {
                 None => self.done(),
-                Some((DELETE_PIN, ErrorCode::NO_NODE)) if self.is_undecided => self.done(),
                 Some((DELETE_PIN, ErrorCode::NO_NODE)) => self.pin(),
                 Some((DELETE_PIN, code)) => {
                     self.failed(FailedAction::Delete, OpError::server(code))
@@ -263,11 +273,16 @@ impl AckMachine {
     fn look(&mut self) -> AckStep {
         self.state = State::Looking;
         let path = self.layout.item(&self.item);
-        Step::Submit(flight(None, vec![barrier(path.clone()), exists(path)]), Needs::All)
+        let operations = vec![delete(self.pin.clone()), barrier(path.clone()), exists(path)];
+        Step::Submit(flight(None, operations), Needs::All)
     }
 
-    fn looked(&self, answers: Answers) -> AckStep {
-        let [_barrier, item] = answers.take();
+    fn looked(&mut self, answers: Answers) -> AckStep {
+        let [unpinned, _barrier, item] = answers.take();
+        match unpinned.response() {
+            Err(error) if !error.is_no_node() => return self.failed(FailedAction::Delete, error),
+            Ok(_) | Err(_) => self.is_pinned = false,
+        }
         match item {
             Answer::Done(Response::Exists(stat)) => Step::Done(Ok(match self.lost {
                 Some(reason) if stat.czxid == self.czxid => Acked::Lost(reason),

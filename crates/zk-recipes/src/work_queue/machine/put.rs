@@ -32,14 +32,15 @@
 //! be. So no late multi is left when step 3 deletes the marker.
 //!
 //! The marker is persistent, and so it also decides after the session has ended: the put repeats
-//! its multi in the next session. A server that reports the end of a session proves that none of
-//! its requests can be applied afterwards, and the client closes a session that it gives up before
-//! it opens the next one. One case is left: if a server has swapped the session for another
-//! (`EndCause::Swapped`), a multi of the old one may still be applied after step 3.
+//! its multi in the next session. If a server has swapped the session for another
+//! (`EndCause::Swapped`), a multi of the old one may still be applied for as long as that one lives.
+//! So if multis of two sessions may have been applied, and one of the sessions has ended in this way,
+//! step 3 is left out. In all other cases, a server has confirmed the end of the session before the
+//! next one begins.
 //!
 //! The price is a second write for each put, and one empty znode in `puts` for each client that
-//! ends between steps 2 and 3. Other puts delete it after a day (see the sweep), so a put repeats an
-//! undecided multi for at most [`UNDECIDED_MAX`].
+//! ends between steps 2 and 3. Other puts delete it after a day (see the sweep), so a put repeats
+//! an undecided multi for at most [`UNDECIDED_MAX`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,7 +49,7 @@ use bytes::Bytes;
 use bytestring::ByteString;
 use jute_codec::{CreateMode, CreateRequest, ErrorCode, MultiOp, Request, Response};
 use zk_session::recipe::{Flight, Operation};
-use zk_session::{OpError, Outcome, Time};
+use zk_session::{OpError, Outcome, SessionId, Time};
 
 use crate::machine::directory::{Directory, Round};
 use crate::machine::{
@@ -95,9 +96,13 @@ pub(crate) struct PutMachine {
     entries_directory: Directory,
     /// The outcome of a multi is unknown.
     is_undecided: bool,
-    /// When to stop repeating that multi.
+    /// The sessions of the first and the last multi whose outcome was unknown.
+    undecided_in: Option<(SessionId, SessionId)>,
+    /// A server has swapped a session of the client for another.
+    has_left_session: bool,
+    /// When to stop repeating those multis.
     give_up_at: Option<Time>,
-    /// The marker exists.
+    /// The marker exists, and is to be deleted.
     has_marker: bool,
     /// The caller has dropped the put or has its result: only step 3 is left.
     is_abandoned: bool,
@@ -137,6 +142,8 @@ impl PutMachine {
             puts_directory: Directory::default(),
             entries_directory: Directory::default(),
             is_undecided: false,
+            undecided_in: None,
+            has_left_session: false,
             give_up_at: None,
             has_marker: false,
             is_abandoned: false,
@@ -144,7 +151,7 @@ impl PutMachine {
         }
     }
 
-    /// Returns whether the items were put, and the marker exists.
+    /// Returns whether the items were put, and their marker is to be deleted.
     pub(crate) fn has_marker(&self) -> bool {
         self.has_marker
     }
@@ -202,13 +209,15 @@ impl PutMachine {
 
     fn was_put(&mut self, view: SessionView, answers: Answers) -> PutStep {
         self.state = State::Idle;
+        let session = answers.session;
         let [put] = answers.take();
         match put {
             Answer::Done(response) => match refused_operation(&response) {
                 // Of all multis of this put, the ensemble applies one.
                 None | Some((0, ErrorCode::NODE_EXISTS)) => {
                     self.is_undecided = false;
-                    self.has_marker = true;
+                    // Only the marker stops a multi that comes late.
+                    self.has_marker = !self.may_come_late(session);
                     self.done()
                 }
                 Some((0, ErrorCode::NO_NODE)) => self.make_directory(view, State::MakingPuts),
@@ -230,11 +239,23 @@ impl PutMachine {
             }
             Answer::SessionEnded => self.again(view),
             Answer::Unknown { error, is_final } => {
-                self.is_undecided |= error.outcome() == Outcome::Unknown;
+                if error.outcome() == Outcome::Unknown {
+                    self.is_undecided = true;
+                    if let Some(last) = session {
+                        let (first, _) = self.undecided_in.unwrap_or((last, last));
+                        self.undecided_in = Some((first, last));
+                    }
+                }
                 self.give_up_at.get_or_insert(view.now + UNDECIDED_MAX);
                 if is_final { self.failed(FailedAction::Create, error) } else { self.again(view) }
             }
         }
+    }
+
+    /// Returns whether an earlier multi may be applied after one of this session.
+    fn may_come_late(&self, session: Option<SessionId>) -> bool {
+        let first = self.undecided_in.map(|(first, _)| first);
+        first.is_some() && first != session && self.has_left_session
     }
 
     fn make_directory(&mut self, view: SessionView, state: State) -> PutStep {
@@ -290,7 +311,9 @@ impl PutMachine {
 
     /// Step 3.
     fn clear(&mut self) -> PutStep {
-        if !self.has_marker && !self.is_undecided {
+        let last = self.undecided_in.map(|(_, last)| last);
+        let is_undecided = self.is_undecided && !self.may_come_late(last);
+        if !self.has_marker && !is_undecided {
             self.state = State::Idle;
             return Step::Done(Ok(()));
         }
@@ -333,7 +356,8 @@ impl PutMachine {
 impl Machine for PutMachine {
     type Output = Result<(), NotPut>;
 
-    fn start(&mut self, _: SessionView) -> PutStep {
+    fn start(&mut self, view: SessionView) -> PutStep {
+        self.has_left_session = view.has_left_session;
         if self.is_abandoned && self.state == State::Putting {
             // The outcome of the pending multi decides what is left to do.
             return Step::Wait(None);
@@ -342,6 +366,7 @@ impl Machine for PutMachine {
     }
 
     fn handle(&mut self, view: SessionView, input: Input) -> PutStep {
+        self.has_left_session = view.has_left_session;
         match (self.state, input) {
             (State::Measuring, Input::Answered(answers)) => self.measured(answers),
             (State::Putting, Input::Answered(answers)) => self.was_put(view, answers),
