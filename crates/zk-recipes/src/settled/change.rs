@@ -18,7 +18,6 @@
 //! a failure of the latter leaves the outcome unknown; once the version is another, the loose request
 //! will never be applied.
 
-use bytestring::ByteString;
 use jute_codec::ErrorCode;
 use zk_session::{Client, Op, OpError, Outcome, SessionId, SessionState, Target, Time};
 
@@ -82,115 +81,191 @@ pub(super) async fn make<C: Change>(
     known: Option<C::Version>,
     deadline: Option<Time>,
 ) -> Result<C::Output, SettledError> {
-    let target = change.target();
-    let path = &target.path;
-    let (mut version, mut pauses) = (known, Pauses::default());
-    let mut is_loose = false;
-    // The version at which a change was sent whose session has ended, and why its reply was lost.
-    let mut lost = None;
-    let mut beaten_at = None;
+    let mut making = Making {
+        client,
+        change,
+        target: change.target(),
+        known,
+        deadline,
+        version: known,
+        pauses: Pauses::default(),
+        is_loose: false,
+        lost: None,
+        beaten_at: None,
+    };
     loop {
-        let failed = |error| if is_loose { unknown(error) } else { not_applied(error) };
-        let session = next_session(client, deadline).await.map_err(failed)?;
-        let bound = client.in_session(session);
-        let look = Look { client: &bound, path, deadline };
-        let (at, error) = match lost.take() {
+        if let Some(output) = making.round().await? {
+            return Ok(output);
+        }
+    }
+}
+
+/// What is known of a change between two rounds, each of which sends it, or looks for it, once.
+struct Making<'a, C: Change> {
+    client: &'a Client,
+    change: &'a C,
+    target: Target,
+    /// The version that the caller gives.
+    known: Option<C::Version>,
+    deadline: Option<Time>,
+    /// The version at which the change is sent next, if it need not be read first.
+    version: Option<C::Version>,
+    pauses: Pauses,
+    is_loose: bool,
+    /// The version at which the change was sent in a session that has ended, and why its reply was
+    /// lost.
+    lost: Option<(C::Version, OpError)>,
+    /// The version that was read and at which the change was refused.
+    beaten_at: Option<C::Version>,
+}
+
+/// What became of a change that was to be sent.
+enum Sent<C: Change> {
+    Applied(C::Output),
+    /// The session has ended before the version was known.
+    Not,
+    Failed(C::Version, OpError),
+}
+
+impl<C: Change> Making<'_, C> {
+    /// Returns nothing if another round follows.
+    async fn round(&mut self) -> Result<Option<C::Output>, SettledError> {
+        let session = next_session(self.client, self.deadline).await;
+        let bound = self.client.in_session(session.map_err(|error| self.failed(error))?);
+        let (at, error) = match self.lost.take() {
             Some(lost) => lost,
-            None => {
-                let at = match version {
-                    Some(version) => version,
-                    // A member that lags behind may show an older version, at which the change is
-                    // refused.
-                    None => match look.at(change, false).await {
-                        Ok(found) => change.version(&found),
-                        Err(RecipeError::SessionExpired) => continue,
-                        Err(error) => return Err(failed(error)),
-                    },
-                };
-                if is_over(client, deadline) {
-                    return Err(failed(RecipeError::timed_out()));
-                }
-                match until(client, change.send(&bound, at), deadline).await {
-                    Ok(reply) => return change.applied(at, reply),
-                    Err(error) => (at, error),
-                }
-            }
+            None => match self.send(&bound).await? {
+                Sent::Applied(output) => return Ok(Some(output)),
+                Sent::Not => return Ok(None),
+                Sent::Failed(at, error) => (at, error),
+            },
         };
-        let is_beaten = error.server_code() == Some(ErrorCode::BAD_VERSION);
         // The loose request may be the one that was faster.
-        if error.outcome() == Outcome::NotApplied && !(is_beaten && is_loose) {
-            if matches!(error, OpError::TimedOut { .. }) {
-                return Err(failed(RecipeError::timed_out()));
-            }
-            if is_beaten && known.is_none() {
-                version = None;
-                // Others have changed it in between, so there is no reason to pause, unless the server
-                // shows no change.
-                if beaten_at.replace(at) == Some(at) {
-                    pause(client, deadline, &mut pauses).await;
-                }
-                continue;
-            }
-            match replayable(Err(error)) {
-                Verdict::Refused(error) if is_loose => return Err(unknown(failure(path, error))),
-                Verdict::Refused(error) => return Err(refused(&target, error)),
-                Verdict::Later(_) => pause(client, deadline, &mut pauses).await,
-                Verdict::Done(_)
-                | Verdict::NotApplied
-                | Verdict::SessionEnded
-                | Verdict::Unknown => {}
-            }
-            continue;
+        if error.outcome() == Outcome::NotApplied && !(is_beaten(&error) && self.is_loose) {
+            self.was_refused(at, error).await?;
+            return Ok(None);
         }
         if matches!(error, OpError::Closed { .. }) {
             // The client has stopped while the request was in flight.
-            return Err(unknown(failure(path, error)));
+            return Err(unknown(self.failure(error)));
         }
-        let found = match look.at(change, true).await {
+        self.look_for_it(&bound, at, error).await
+    }
+
+    /// Sends the change at the version that is known, or that is read.
+    async fn send(&mut self, bound: &Client) -> Result<Sent<C>, SettledError> {
+        let at = match self.version {
+            Some(version) => version,
+            // A member that lags behind may show an older version, at which the change is refused.
+            None => match self.look(bound, false).await {
+                Ok(found) => self.change.version(&found),
+                Err(RecipeError::SessionExpired) => return Ok(Sent::Not),
+                Err(error) => return Err(self.failed(error)),
+            },
+        };
+        if is_over(self.client, self.deadline) {
+            return Err(self.failed(RecipeError::timed_out()));
+        }
+        match until(self.client, self.change.send(bound, at), self.deadline).await {
+            Ok(reply) => self.change.applied(at, reply).map(Sent::Applied),
+            Err(error) => Ok(Sent::Failed(at, error)),
+        }
+    }
+
+    /// Pauses if the change is to be sent again after it was not applied.
+    async fn was_refused(&mut self, at: C::Version, error: OpError) -> Result<(), SettledError> {
+        if matches!(error, OpError::TimedOut { .. }) {
+            return Err(self.failed(RecipeError::timed_out()));
+        }
+        if is_beaten(&error) && self.known.is_none() {
+            self.version = None;
+            // Others have changed it in between, so there is no reason to pause, unless the server
+            // shows no change.
+            if self.beaten_at.replace(at) == Some(at) {
+                self.pause().await;
+            }
+            return Ok(());
+        }
+        match replayable(Err(error)) {
+            Verdict::Refused(error) if self.is_loose => Err(unknown(self.failure(error))),
+            Verdict::Refused(error) => Err(self.refused(error)),
+            Verdict::Later(_) => {
+                self.pause().await;
+                Ok(())
+            }
+            Verdict::Done(_) | Verdict::NotApplied | Verdict::SessionEnded | Verdict::Unknown => {
+                Ok(())
+            }
+        }
+    }
+
+    /// Finds out whether a change is in force whose reply was lost.
+    async fn look_for_it(
+        &mut self,
+        bound: &Client,
+        at: C::Version,
+        error: OpError,
+    ) -> Result<Option<C::Output>, SettledError> {
+        let found = match self.look(bound, true).await {
             Ok(found) => found,
-            Err(RecipeError::SessionExpired) if client.state() != SessionState::Expired => {
-                (is_loose, lost) = (true, Some((at, error)));
-                continue;
+            Err(RecipeError::SessionExpired) if self.client.state() != SessionState::Expired => {
+                (self.is_loose, self.lost) = (true, Some((at, error)));
+                return Ok(None);
             }
             Err(error) => return Err(unknown(error)),
         };
-        let now = change.version(&found);
-        match change.judge(at, found) {
-            Judged::InForce(output) => return Ok(output),
+        let now = self.change.version(&found);
+        match self.change.judge(at, found) {
+            Judged::InForce(output) => return Ok(Some(output)),
             Judged::Undecidable(error) => return Err(error),
-            Judged::Beaten if known.is_some() => {
-                return Err(refused(&target, OpError::server(ErrorCode::BAD_VERSION)));
+            Judged::Beaten if self.known.is_some() => {
+                return Err(self.refused(OpError::server(ErrorCode::BAD_VERSION)));
             }
-            Judged::Beaten => (is_loose, version) = (false, Some(now)),
+            Judged::Beaten => (self.is_loose, self.version) = (false, Some(now)),
             // The caller has given a version that is still to come.
-            Judged::Unchanged if is_beaten => return Err(unknown(failure(path, error))),
-            Judged::Unchanged => version = known.or(Some(now)),
+            Judged::Unchanged if is_beaten(&error) => return Err(unknown(self.failure(error))),
+            Judged::Unchanged => self.version = self.known.or(Some(now)),
         }
-        if error.server_code().is_some() && !is_beaten {
+        if error.server_code().is_some() && !is_beaten(&error) {
             // A server has failed to make the change, and says so each time.
-            if pauses.is_too_many(&error) {
-                let failure = failure(path, error);
-                return Err(if is_loose { unknown(failure) } else { not_applied(failure) });
+            if self.pauses.is_too_many(&error) {
+                return Err(self.failed(self.failure(error)));
             }
-            pause(client, deadline, &mut pauses).await;
+            self.pause().await;
         }
+        Ok(None)
     }
-}
 
-/// Reads what is there.
-struct Look<'a> {
-    client: &'a Client,
-    path: &'a ByteString,
-    deadline: Option<Time>,
-}
-
-impl Look<'_> {
-    async fn at<C: Change>(&self, change: &C, has_barrier: bool) -> Result<C::Found, RecipeError> {
-        let &Self { client, path, deadline } = self;
+    async fn look(&self, bound: &Client, has_barrier: bool) -> Result<C::Found, RecipeError> {
+        let (deadline, path) = (self.deadline, &self.target.path);
         let action = FailedAction::Read;
-        let again = Again { client, is_bound: true, has_barrier, deadline, action, path };
-        again.run(|client| change.read(client)).await
+        let again = Again { client: bound, is_bound: true, has_barrier, deadline, action, path };
+        again.run(|client| self.change.read(client)).await
     }
+
+    async fn pause(&mut self) {
+        pause(self.client, self.deadline, &mut self.pauses).await;
+    }
+
+    /// The error of a change of which nothing is in flight, unless a request is loose.
+    fn failed(&self, error: RecipeError) -> SettledError {
+        if self.is_loose { unknown(error) } else { not_applied(error) }
+    }
+
+    fn refused(&self, error: OpError) -> SettledError {
+        if let OpError::Server { code, .. } = error {
+            return SettledError::Refused { index: 0, code, target: self.target.clone() };
+        }
+        not_applied(self.failure(error))
+    }
+
+    fn failure(&self, error: OpError) -> RecipeError {
+        RecipeError::of(Failure::new(FailedAction::Write, self.target.path.clone(), error))
+    }
+}
+
+fn is_beaten(error: &OpError) -> bool {
+    error.server_code() == Some(ErrorCode::BAD_VERSION)
 }
 
 /// Waits until the client has a session.
@@ -208,15 +283,4 @@ async fn next_session(client: &Client, deadline: Option<Time>) -> Result<Session
         }
     };
     before(client, deadline, connected).await?
-}
-
-fn refused(target: &Target, error: OpError) -> SettledError {
-    if let OpError::Server { code, .. } = error {
-        return SettledError::Refused { index: 0, code, target: target.clone() };
-    }
-    not_applied(failure(&target.path, error))
-}
-
-fn failure(path: &ByteString, error: OpError) -> RecipeError {
-    RecipeError::of(Failure::new(FailedAction::Write, path.clone(), error))
 }

@@ -30,9 +30,15 @@ impl Markers {
     /// Takes a marker of this session.
     pub(super) fn take(&self, session: Option<SessionId>) -> Option<Marker> {
         let mut idle = self.idle();
-        // Markers of earlier sessions have ended with them.
-        idle.retain(|marker| Some(marker.session) == session);
-        idle.pop()
+        if let Some(marker) = idle.pop_if(|marker| Some(marker.session) == session) {
+            return Some(marker);
+        }
+        // Markers of earlier sessions have ended with them. A call that is bound to an earlier
+        // session gets none, and leaves those of the present one for the others.
+        let current = self.client.session_id();
+        idle.retain(|marker| Some(marker.session) == current);
+        let at = idle.iter().rposition(|marker| Some(marker.session) == session)?;
+        Some(idle.swap_remove(at))
     }
 
     /// Keeps the marker of a transaction, if it can be used again, and there are not too many.

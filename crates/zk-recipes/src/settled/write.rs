@@ -16,10 +16,11 @@ use jute_codec::{
 use zk_session::recipe::{Operation, Session};
 use zk_session::{Client, OpError, Outcome, SessionId, Stat, Target, Time, Version, Zxid};
 
+use super::again::until;
 use super::error::SettledError;
 use super::markers::Markers;
 use crate::action::FailedAction;
-use crate::engine::attended::{Attended, Removing};
+use crate::engine::attended::Laneless;
 use crate::engine::drive::{before, run};
 use crate::error::RecipeError;
 use crate::machine::{Ensure, Failure, Once, ReadAll, Settled, child, exists, name_of, parent};
@@ -90,25 +91,8 @@ pub(super) async fn write(
         if is_bound {
             once = once.bound_to(bound);
         }
-        let mut running = Attended::with(client, slot, once, Removing);
-        let settled = match running.run_to_end(deadline).await {
-            Ok(Ok(settled)) => settled,
-            Ok(Err(failure)) => return Err(not_applied(RecipeError::of(failure))),
-            Err(cause) => {
-                let (once, is_pending) = running.state();
-                let in_doubt = once.is_in_doubt() || is_pending;
-                return Err(if in_doubt { unknown(cause) } else { not_applied(cause) });
-            }
-        };
-        let lost = if settled == Settled::Applied(None) {
-            let (marker, version) = running.state().0.marker();
-            zxid_of(client, marker, version, deadline).await
-        } else {
-            None
-        };
-        let (repeating, ..) = running.parts();
-        markers.keep(&mut repeating.machine, &settled);
-        drop(running);
+        let writing = Laneless::new(client, once, slot);
+        let (settled, lost) = settle(profile, writing, deadline).await?;
         let missing = match settled {
             Settled::Applied(Some(results)) => return Ok(Applied::Replied(results)),
             Settled::Applied(None) => return Ok(Applied::Lost(lost)),
@@ -138,8 +122,59 @@ pub(super) async fn write(
             },
         };
         rounds += 1;
-        run(client, &mut { missing }, deadline).await?;
+        Box::pin(run(client, &mut { missing }, deadline)).await?;
     }
+}
+
+/// Sends a transaction until its outcome is known. If its reply was lost, also returns its zxid.
+async fn settle(
+    profile: &Profile,
+    mut writing: Laneless<'_, Once>,
+    deadline: Option<Time>,
+) -> Result<(Settled, Option<Zxid>), SettledError> {
+    let Profile { client, markers, .. } = profile;
+    // Without a fault, a write with a marker that exists is one request like any other.
+    if let Some((session, multi)) = writing.machine().first() {
+        let request = Session::of(client).submit(session, multi);
+        let result = until(client, request, deadline).await;
+        if let Err(OpError::TimedOut { outcome, .. }) = result {
+            let cause = RecipeError::timed_out();
+            let is_unknown = outcome == Outcome::Unknown;
+            return Err(if is_unknown { unknown(cause) } else { not_applied(cause) });
+        }
+        if let Some(settled) = writing.machine().sent(result) {
+            markers.keep(writing.machine(), &settled);
+            return Ok((settled, None));
+        }
+    }
+    // Boxed, because each write would have room for it, and nearly none needs it.
+    Box::pin(settle_on_lane(profile, writing, deadline)).await
+}
+
+async fn settle_on_lane(
+    Profile { client, markers, .. }: &Profile,
+    writing: Laneless<'_, Once>,
+    deadline: Option<Time>,
+) -> Result<(Settled, Option<Zxid>), SettledError> {
+    let mut running = writing.with_lane();
+    let settled = match running.run_write(deadline).await {
+        Ok(Ok(settled)) => settled,
+        Ok(Err(failure)) => return Err(not_applied(RecipeError::of(failure))),
+        Err(cause) => {
+            let (once, is_pending) = running.state();
+            let in_doubt = once.is_in_doubt() || is_pending;
+            return Err(if in_doubt { unknown(cause) } else { not_applied(cause) });
+        }
+    };
+    let lost = if settled == Settled::Applied(None) {
+        let (marker, version) = running.state().0.marker();
+        zxid_of(client, marker, version, deadline).await
+    } else {
+        None
+    };
+    let (repeating, ..) = running.parts();
+    markers.keep(&mut repeating.machine, &settled);
+    Ok((settled, lost))
 }
 
 fn ensure_parent(path: &ByteString, Ancestors { mode, acl }: &Ancestors) -> Ensure {

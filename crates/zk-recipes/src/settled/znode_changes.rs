@@ -35,7 +35,8 @@ impl ZnodeChanges {
     ///
     /// **Connection loss** and the end of the session are waited out, and no state is older than one
     /// that was reported before. **Cancel safe**: no change is lost. Each change costs one read, two if
-    /// the znode was deleted. Needs READ.
+    /// the znode was deleted; while nothing changes, a test of existence every 30 s shows whether an
+    /// event was missed. Needs READ.
     ///
     /// # Errors
     ///

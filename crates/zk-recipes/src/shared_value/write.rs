@@ -96,7 +96,7 @@ async fn attempt(
     let refused = |action, path, code| {
         ValueError::from(RecipeError::of(Failure::new(action, path, OpError::server(code))))
     };
-    let settled = match running.run_to_end(deadline).await {
+    let settled = match running.run_write(deadline).await {
         Ok(settled) => settled.map_err(RecipeError::of)?,
         Err(cause) => {
             let (once, is_pending) = running.state();
