@@ -52,8 +52,12 @@ pub(crate) fn because(code: ErrorCode, path: &str) -> &'static str {
              when a client connects)"
         }
         ErrorCode::NO_AUTH => {
-            " (the access control list of the znode, or of its parent, forbids it; check the `auth` \
-             of the client)"
+            " (the access control list of the znode, or of its parent, forbids it; check the \
+             credentials of the client)"
+        }
+        ErrorCode::INVALID_ACL => {
+            " (the access control list is malformed, or grants to the creator, and the server knows \
+             no identity of this client; check its `auth`, `sasl` or certificate)"
         }
         ErrorCode::NO_CHILDREN_FOR_EPHEMERALS => {
             " (its parent is ephemeral, such as the znode of an exclusive lock)"

@@ -250,7 +250,6 @@ pub use zk_session::{
 
 #[cfg(feature = "tokio")]
 pub use crate::{
-    acquire::builder::LockBuilder,
     acquire::lock::Lock,
     acquire::{Acquire, Acquiring, TryAcquire},
     barrier::{Barrier, BarrierBuilder},
@@ -268,6 +267,7 @@ pub use crate::{
     guard::{FencingToken, Guard, LockStatus, Run, TransactionError, request_revocation},
     holder::{Holder, Level},
     lock::contender::Contender,
+    lock::options::LockBuilder,
     lock::phase::{Phase, Phases},
     lock::state::{AtRiskPolicy, LockState},
     lock::stats::LockStats,

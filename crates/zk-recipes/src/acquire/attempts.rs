@@ -82,7 +82,7 @@ async fn attempts<K: Kind>(
     let mut znodes_lost = 0;
     loop {
         let mut outcome = attempt(request, may_wait).await?;
-        if terms.at_risk == AtRiskPolicy::TreatAsLost
+        if terms.options.at_risk == AtRiskPolicy::TreatAsLost
             && let Outcome::Held(guard) = outcome
         {
             // Box this future: the wait is rare, but otherwise every waiter would reserve memory
@@ -205,7 +205,11 @@ struct Waiting<'a, K: Kind> {
 impl<K: Kind> Supervisor<K::Attempt> for Waiting<'_, K> {
     type Stop = RecipeError;
 
-    fn translate(&mut self, feed: &Feed, event: FeedEvent) -> Result<Option<Input>, RecipeError> {
+    fn translate(
+        &mut self,
+        feed: &mut Feed,
+        event: FeedEvent,
+    ) -> Result<Option<Input>, RecipeError> {
         let is_late = self.request.deadline.is_some_and(|deadline| deadline <= feed.lane.now());
         match event {
             FeedEvent::Input(Input::Timer) if is_late => Err(RecipeError::timed_out()),

@@ -43,7 +43,8 @@ pub enum CacheError {
     /// shows what it knew last, and tries again.
     #[error(
         "the cache of {root:?} is incomplete, because {path:?} cannot be read: {error}; for \
-         NO_AUTH, check the `auth` of the client. The cache shows what it knew last, and tries again"
+         NO_AUTH, check the credentials of the client. The cache shows what it knew last, and tries \
+         again"
     )]
     Unreadable {
         /// The path of the cache.

@@ -7,10 +7,9 @@ use std::convert::Infallible;
 use zk_session::{Client, ConfigError};
 
 pub use self::naming::Naming;
-use crate::acquire::builder::LockBuilder;
 use crate::acquire::lock::Lock;
 use crate::lock::kind::{Fair, Fenced, Kind, Queued};
-use crate::lock::options::LockOptions;
+use crate::lock::options::{LockBuilder, LockOptions};
 use crate::queue::naming::QueueNames;
 use crate::queue::profile::QueueProfile;
 use crate::queue::recipe::QueueKind;

@@ -8,11 +8,10 @@ use std::sync::Arc;
 use zk_session::{Client, ConfigError, OptionDefect};
 
 use self::encoding::{decode, encode};
-use crate::acquire::builder::LockBuilder;
 use crate::acquire::lock::Lock;
 use crate::fair::{FairLock, Naming};
 use crate::lock::kind::{Fair, Kind as _};
-use crate::lock::options::LockOptions;
+use crate::lock::options::{LockBuilder, LockOptions};
 use crate::lock::stats::LockStats;
 use crate::machine::child;
 use crate::queue::profile::QueueProfile;

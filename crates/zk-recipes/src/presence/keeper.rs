@@ -111,7 +111,7 @@ struct Keeping<'a> {
 impl Supervisor<Keep> for Keeping<'_> {
     type Stop = Fate;
 
-    fn translate(&mut self, _: &Feed, event: FeedEvent) -> Result<Option<Input>, Fate> {
+    fn translate(&mut self, _: &mut Feed, event: FeedEvent) -> Result<Option<Input>, Fate> {
         match event {
             FeedEvent::Input(input) => Ok(Some(input)),
             FeedEvent::AuthFailed | FeedEvent::Closed => Err(Fate::Stopped),

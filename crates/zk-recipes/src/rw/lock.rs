@@ -7,7 +7,6 @@ use zk_session::{Client, ConfigError};
 
 use super::machine::Downgrade;
 use super::naming::RwNaming;
-use crate::acquire::builder::LockBuilder;
 use crate::acquire::lock::Lock;
 use crate::acquire::{Acquire, TryAcquire};
 use crate::engine::call::Call;
@@ -15,7 +14,7 @@ use crate::guard::Guard;
 use crate::lock::contender::Contender;
 use crate::lock::error::LockError;
 use crate::lock::kind::{Fenced, Kind, Queued};
-use crate::lock::options::LockOptions;
+use crate::lock::options::{LockBuilder, LockOptions};
 use crate::lock::role::Role;
 use crate::lock::stats::LockStats;
 use crate::queue::profile::QueueProfile;

@@ -328,6 +328,7 @@ mod tests {
             is_running_out: false,
             lapses: 0,
             has_expired,
+            has_left_session: false,
             seed: 0,
         };
         let mut machine = Repeating::new(DeleteTree::new(top.into()));
