@@ -138,6 +138,8 @@ fn argument(
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
+
     use super::*;
 
     const FILE: &str = "
@@ -168,6 +170,17 @@ mod tests {
             "zklock --config f hold --connect=zk1,zk2 /a"
         );
         assert_eq!(added(&["zklock"], ""), "zklock");
+    }
+
+    #[test]
+    fn the_file_of_the_guide_is_accepted() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/programs/zklock.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        let (_, block) = page.split_once("options in TOML:\n\n```toml\n").unwrap();
+        let (block, _) = block.split_once("```\n").unwrap();
+        let merged = merge(&["zklock", "run", "/a", "x"], block, "").unwrap();
+        assert_eq!(merged.len(), 8, "{merged:?}");
+        Options::try_parse_from(&merged).unwrap();
     }
 
     #[test]

@@ -34,6 +34,6 @@ pub(crate) fn looks(client: &Client) -> Interval {
 }
 
 /// Returns the time that remains between SIGKILL and the deadline, in which processes disappear.
-pub(crate) fn margin(client: &Client) -> Duration {
-    (client.status().timeout / 20).min(Duration::from_millis(500))
+pub(crate) fn margin(timeout: Duration) -> Duration {
+    (timeout / 20).min(Duration::from_millis(500))
 }

@@ -38,7 +38,7 @@ impl Task for Holding<'_> {
         })?;
 
         let client = &self.begun.client;
-        let (margin, mut looks) = (margin(client), looks(client));
+        let (margin, mut looks) = (margin(client.status().timeout), looks(client));
         let mut lost = pin!(guard.lost());
         let mut closed = pin!(stdin_closed(!self.options.no_stdin));
         let reason = loop {

@@ -57,9 +57,10 @@ impl Task for Running<'_> {
 
 /// Returns how a command ends whose lock is lost.
 fn terms(options: &Run, client: &Client) -> Result<Terms, Failure> {
-    let (timeout, margin) = (client.status().timeout, margin(client));
-    let grace = options.kill_after.unwrap_or_else(|| GRACE.min(timeout / 6));
-    let most = (timeout / GRACE_SHARE_MAX).saturating_sub(margin);
+    let timeout = client.status().timeout;
+    let margin = margin(timeout);
+    let grace = options.kill_after.unwrap_or_else(|| grace(timeout));
+    let most = grace_max(timeout);
     if options.on_loss == OnLoss::Term && grace > most {
         return Err(Failure::own(format!(
             "--kill-after {grace:?} is too long: it may be {most:?} at most, a third of the session \
@@ -68,6 +69,15 @@ fn terms(options: &Run, client: &Client) -> Result<Terms, Failure> {
         )));
     }
     Ok(Terms { grace: Some(grace).filter(|_| options.on_loss != OnLoss::Kill), margin })
+}
+
+/// Returns the time between SIGTERM and SIGKILL if no option sets it.
+fn grace(timeout: Duration) -> Duration {
+    GRACE.min(timeout / 6)
+}
+
+fn grace_max(timeout: Duration) -> Duration {
+    (timeout / GRACE_SHARE_MAX).saturating_sub(margin(timeout))
 }
 
 impl Running<'_> {
@@ -268,4 +278,19 @@ fn describe(ended: Ended) -> serde_json::Value {
 
 fn cannot_supervise(error: std::io::Error) -> Failure {
     Failure::own(format!("cannot supervise a command: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_times_with_the_default_timeout_are_those_of_the_page() {
+        let timeout = Duration::from_secs(30);
+        assert_eq!(grace_max(timeout).as_secs_f64(), 9.5);
+        // What remains of a lease at the end of an interval; see docs/guarantees.md.
+        let remaining = Duration::from_millis(19_500);
+        let outage = remaining - grace(timeout) - margin(timeout);
+        assert_eq!(outage.as_secs(), 14);
+    }
 }

@@ -91,17 +91,28 @@ async fn a_reconnect_is_said_and_what_was_missed_is_shown() {
     // Another session has none of the watches of the first one.
     let session = world.server.sessions()[0];
     world.server.expire(session);
-    assert_eq!(next(&mut ls).await["connection"], "lost");
-    assert_eq!(next(&mut ls).await["connection"], "restored with a new session");
+    // On a busy machine, the client is connected again before it is seen without a connection.
+    let mut frame = next(&mut ls).await;
+    if frame["connection"] == "lost" {
+        frame = next(&mut ls).await;
+    }
+    assert_eq!(frame["connection"], "restored with a new session");
     assert_eq!(lengths(&next(&mut ls).await).len(), 2);
     world.server.admin_delete("/locks/uploads/00000000000000000000000000000001-permit-0000000001");
     until_length(&mut ls, 2).await;
     ls.signal(rustix::process::Signal::INT);
     assert_eq!(ls.code().await, 130);
     let said = ls.errors().await;
-    assert!(said.contains("no connection for 0s; what you see is from before"), "{said}");
-    assert!(said.contains("zklock: connected again 0s ago, after "), "{said}");
-    assert!(said.contains("zklock: connected again with a new session 0s ago, after "), "{said}");
+    // On a busy machine, a line may say so some seconds later.
+    let says = |before: &str, after: &str| {
+        said.lines().filter_map(|line| line.split_once(before)).any(|(_, rest)| {
+            let rest = rest.trim_start_matches(|it: char| it.is_ascii_digit());
+            rest.starts_with(after)
+        })
+    };
+    assert!(says("no connection for ", "s; what you see is from before"), "{said}");
+    assert!(says("zklock: connected again ", "s ago, after "), "{said}");
+    assert!(says("zklock: connected again with a new session ", "s ago, after "), "{said}");
     until(|| world.server.sessions().is_empty()).await;
 }
 

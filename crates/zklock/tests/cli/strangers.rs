@@ -57,7 +57,9 @@ async fn no_text_of_others_reaches_the_terminal_as_it_is() {
     assert_eq!((status.status.code(), &*status.stderr), (Some(0), ""));
     let shown = "\u{fffd}]0;owned\u{fffd}\u{fffd}[2J\u{fffd}\u{fffd}forg";
     assert!(status.stdout.contains(shown), "{}", status.stdout);
-    assert!(status.stdout.contains("lock  00000000000000000000000000000…"), "{status:?}");
+    // The age may be shorter by a digit of its hours, and then the identity is longer.
+    let zeros = status.stdout.lines().find_map(|row| row.split_once("lock  000")).expect("one row");
+    assert!(zeros.1.trim_start_matches('0').starts_with('…'), "{status:?}");
     check_rows(status.stdout.lines());
     let ls = see(world.zklock("ls").arg("/locks")).await;
     assert_eq!(ls.stdout.lines().count(), 6, "{}", ls.stdout);
