@@ -8,6 +8,7 @@ use zk_testserver::{Action, At, CutOff, Fault, Filter, Reception, Until};
 use super::World;
 use super::link::{Direction, Trap};
 use super::plan::FaultKind;
+use super::rows;
 use crate::cuts::Cuts;
 use crate::draw::Draw;
 use crate::history::What;
@@ -15,11 +16,11 @@ use crate::program::values::TREE;
 
 /// The codes with which servers refuse single requests. They say that the request was not applied,
 /// and that a later one may be.
-const REFUSALS: [ErrorCode; 3] =
+pub(super) const REFUSALS: [ErrorCode; 3] =
     [ErrorCode::THROTTLED_OP, ErrorCode::OPERATION_TIMEOUT, ErrorCode::SYSTEM_ERROR];
 
 /// The kinds of requests at which faults strike. `None`: all.
-const OPS: [Option<OpCode>; 10] = [
+pub(super) const OPS: [Option<OpCode>; 10] = [
     None,
     None,
     None,
@@ -104,6 +105,7 @@ async fn strike(world: &World, number: u64, kind: FaultKind, draw: &mut Draw) {
         FaultKind::Expiry => expire(world, draw),
         FaultKind::Ambush => world.strangers.ambush(world, draw, left).await,
         FaultKind::Intruder => world.strangers.intrude(world, draw).await,
+        FaultKind::Row => rows::strike(world, draw, left).await,
         kind => inflict(world, draw, kind),
     };
     world.history.note(What::Fault { number, text: format!("{kind:?}: {text}") });
@@ -154,12 +156,20 @@ fn inflict(world: &World, draw: &mut Draw, kind: FaultKind) -> String {
             format!("client {client} for {duration:?}")
         }
         FaultKind::LostReply => {
-            let trap = Trap {
+            let mut aside = draw.aside();
+            let mut trap = Trap {
                 client: any_client(world, draw),
+                direction: Direction::Up,
                 skipped: draw.size(0, 6),
                 duration: outage(draw),
                 is_cut: draw.chance(50),
             };
+            // A client that has learned something of its server moves to one that may lag behind.
+            if aside.chance(35) {
+                trap.direction = Direction::Down;
+                trap.is_cut = true;
+                trap.duration = aside.pick(&[Duration::ZERO, trap.duration]);
+            }
             world.network.set_trap(trap);
             format!("{trap:?}")
         }
@@ -239,13 +249,14 @@ fn inflict(world: &World, draw: &mut Draw, kind: FaultKind) -> String {
         FaultKind::Ambush
         | FaultKind::Expiry
         | FaultKind::Intruder
+        | FaultKind::Row
         | FaultKind::Stop
         | FaultKind::Suspension => unreachable!("these have other arguments"),
     }
 }
 
 /// Most outages are about as long as a session.
-fn outage(draw: &mut Draw) -> Duration {
+pub(super) fn outage(draw: &mut Draw) -> Duration {
     let longest = draw.pick(&[2_000, 10_000, 20_000, 60_000]);
     draw.ms(100, longest)
 }
@@ -300,6 +311,11 @@ fn refuse(world: &World, draw: &mut Draw, code: ErrorCode) -> String {
         code = ErrorCode::NO_AUTH;
         filter.op = Some(draw.pick(&READS));
         filter.path_prefix = Some(TREE.to_owned());
+    }
+    if world.plan.has_rows && code != ErrorCode::NO_AUTH && draw.aside().chance(25) {
+        // Somebody has changed permissions, and perhaps changes them back.
+        code = ErrorCode::NO_AUTH;
+        filter.op = filter.op.or(Some(OpCode::DELETE));
     }
     let count = draw.pick(&[1, 1, 2, 5, 30]);
     for _ in 0..count {
@@ -361,7 +377,7 @@ fn cut_off(world: &World, draw: &mut Draw) -> String {
     format!("{session}: {cut_off:?}")
 }
 
-fn any_session(world: &World, draw: &mut Draw) -> Option<SessionId> {
+pub(super) fn any_session(world: &World, draw: &mut Draw) -> Option<SessionId> {
     // Whoever has a znode of its own has something to lose.
     let owners: Vec<SessionId> =
         world.server.ephemerals().into_iter().map(|(_, owner)| owner).collect();

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use jute_codec::OpCode;
+use jute_codec::{OpCode, xid};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, ReadHalf, WriteHalf};
 use tokio::time::{Instant, sleep_until};
 use zk_testserver::TestServer;
@@ -21,6 +21,10 @@ use crate::history::{History, What};
 const PIPE: usize = 256 * 1024;
 /// How much may be sent at one moment of virtual time, in packets.
 const PACKETS_MAX: u64 = 50_000;
+
+/// When the replies with these numbers have reached the clients with these numbers. A number that a
+/// client has used in several sessions has several times.
+pub type Arrivals = BTreeMap<(usize, i32), Vec<Duration>>;
 
 /// A direction of a link.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -44,6 +48,7 @@ pub struct Network {
     state: Arc<Mutex<State>>,
     packets: Arc<AtomicU64>,
     traffic: Arc<Mutex<BTreeMap<u64, u64>>>,
+    arrivals: Arc<Mutex<Arrivals>>,
     is_stopped: Arc<AtomicBool>,
 }
 
@@ -68,13 +73,16 @@ struct State {
     moment: (Instant, u64),
 }
 
-/// Isolates a client right after a write of it has arrived, so that the reply does not.
+/// Isolates a client right after a write of it has arrived, so that the reply does not, or right after
+/// an event of a watch has arrived, so that nothing that follows does.
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::exhaustive_structs, reason = "a list of drawn values")]
 pub struct Trap {
     /// The client.
     pub client: usize,
-    /// How many writes pass before.
+    /// What is waited for: a write on its way up, or an event on its way down.
+    pub direction: Direction,
+    /// How many of them pass before.
     pub skipped: usize,
     /// For how long it is isolated.
     pub duration: Duration,
@@ -86,7 +94,10 @@ pub struct Trap {
 struct Packet {
     due: Instant,
     bytes: Vec<u8>,
-    is_write: bool,
+    /// A trap may wait for it.
+    is_marked: bool,
+    /// The numbers of the replies that begin in it.
+    replies: Vec<i32>,
 }
 
 impl Network {
@@ -117,6 +128,7 @@ impl Network {
             state: Arc::new(Mutex::new(state)),
             packets: Arc::default(),
             traffic: Arc::default(),
+            arrivals: Arc::default(),
             is_stopped: Arc::default(),
         }
     }
@@ -166,7 +178,7 @@ impl Network {
         self.lock().held_back.get(&client).is_some_and(|until| *until > Instant::now())
     }
 
-    /// Isolates a client after one of its next writes. There is at most one trap.
+    /// Isolates a client after one of its next writes or events. There is at most one trap.
     pub fn set_trap(&self, trap: Trap) {
         self.lock().trap = Some(trap);
     }
@@ -192,6 +204,11 @@ impl Network {
     /// Returns how many bytes have arrived in each second, in both directions.
     pub fn traffic(&self) -> BTreeMap<u64, u64> {
         self.traffic.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Returns when replies have arrived.
+    pub fn arrivals(&self) -> Arrivals {
+        self.arrivals.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Returns the number of packets so far.
@@ -267,16 +284,15 @@ impl Network {
                         continue;
                     };
                     let bytes = buffer.get(..count).unwrap_or_default();
-                    let pieces = match direction {
-                        Direction::Up => frames.split(bytes, self.service.is_zero()),
-                        Direction::Down => vec![Piece { bytes: bytes.to_vec(), is_write: false }],
-                    };
+                    let is_up = direction == Direction::Up;
+                    let pieces = frames.split(bytes, direction, self.service.is_zero() || !is_up);
                     let mut service = Duration::ZERO;
-                    for Piece { bytes, is_write } in pieces {
-                        let due = self.due(client, direction, is_write);
+                    for Piece { bytes, is_marked, xids } in pieces {
+                        let due = self.due(client, direction, is_marked && is_up);
                         let due = due.max(newest.map_or(due, |newest| newest + service));
                         newest = Some(due);
-                        packets.push_back(Packet { due, bytes, is_write });
+                        let replies = if is_up { Vec::new() } else { xids };
+                        packets.push_back(Packet { due, bytes, is_marked, replies });
                         service = self.service;
                     }
                 }
@@ -317,11 +333,16 @@ impl Network {
     /// that send without end.
     #[expect(clippy::disallowed_methods, reason = "the clock is virtual")]
     fn pass(&self, client: usize, direction: Direction, packet: Packet) -> (Vec<u8>, bool) {
-        let Packet { due: _, mut bytes, is_write } = packet;
+        let Packet { due: _, mut bytes, is_marked, replies } = packet;
         self.packets.fetch_add(1, Ordering::Relaxed);
         let mut traffic = self.traffic.lock().unwrap_or_else(PoisonError::into_inner);
         *traffic.entry(self.history.now().as_secs()).or_default() += bytes.len() as u64;
         drop(traffic);
+        let mut arrivals = self.arrivals.lock().unwrap_or_else(PoisonError::into_inner);
+        for xid in replies {
+            arrivals.entry((client, xid)).or_default().push(self.history.now());
+        }
+        drop(arrivals);
         let now = Instant::now();
         let mut state = self.lock();
         if state.moment.0 != now {
@@ -345,7 +366,7 @@ impl Network {
             }
             _ => false,
         };
-        let is_cut = is_cut || (is_write && state.spring_trap(client, now));
+        let is_cut = is_cut || (is_marked && state.spring_trap(client, direction, now));
         (bytes, is_cut || self.is_stopped.load(Ordering::Relaxed))
     }
 
@@ -367,10 +388,11 @@ impl State {
         *held_back = until.max(*held_back);
     }
 
-    /// Isolates the client whose write arrives if that is the one to wait for. Returns whether its
-    /// connection ends.
-    fn spring_trap(&mut self, client: usize, now: Instant) -> bool {
-        let Some(trap) = self.trap.as_mut().filter(|trap| trap.client == client) else {
+    /// Isolates the client whose write or event arrives if that is the one to wait for. Returns whether
+    /// its connection ends.
+    fn spring_trap(&mut self, client: usize, direction: Direction, now: Instant) -> bool {
+        let is_it = |trap: &&mut Trap| trap.client == client && trap.direction == direction;
+        let Some(trap) = self.trap.as_mut().filter(is_it) else {
             return false;
         };
         if trap.skipped > 0 {
@@ -399,26 +421,29 @@ async fn wait_for(at: Option<Instant>) {
     }
 }
 
-/// Finds the requests in what a client sends, and the writes among them.
+/// Finds the requests in what a client sends, and the writes among them; or the replies and events in
+/// what it receives, and the events among them.
 #[derive(Debug, Default)]
 struct Frames {
-    /// The beginning of the next frame: length, xid, opcode.
+    /// The beginning of the next frame: length, xid, and the opcode of a request.
     header: Vec<u8>,
     /// The bytes of the current frame that are still to come.
     left: usize,
 }
 
-/// A part of what a client sends.
-#[derive(Debug, Eq, PartialEq)]
+/// A part of what a client sends or receives.
+#[derive(Debug, Default, Eq, PartialEq)]
 struct Piece {
     bytes: Vec<u8>,
-    /// The header of a write ends in it.
-    is_write: bool,
+    /// The header of a write or an event ends in it.
+    is_marked: bool,
+    /// The numbers of the frames whose headers end in it.
+    xids: Vec<i32>,
 }
 
 impl Frames {
-    /// Splits these bytes after each request that ends in them, or leaves them together.
-    fn split(&mut self, mut bytes: &[u8], is_together: bool) -> Vec<Piece> {
+    /// Splits these bytes after each frame that ends in them, or leaves them together.
+    fn split(&mut self, mut bytes: &[u8], direction: Direction, is_together: bool) -> Vec<Piece> {
         let mut pieces: Vec<Piece> = Vec::new();
         let mut is_new = true;
         while !bytes.is_empty() {
@@ -426,17 +451,26 @@ impl Frames {
                 let missing = HEADER - self.header.len();
                 let (header, rest) = bytes.split_at(missing.min(bytes.len()));
                 self.header.extend_from_slice(header);
-                let is_write = self.header.len() == HEADER && is_write(OpCode(self.number(8)));
+                let (mut xid, mut is_marked) = (None, false);
                 if self.header.len() == HEADER {
+                    xid = Some(self.number(4));
+                    is_marked = match direction {
+                        Direction::Up => is_write(OpCode(self.number(8))),
+                        Direction::Down => xid == Some(xid::NOTIFICATION),
+                    };
                     let length = usize::try_from(self.number(0)).unwrap_or(0);
                     self.left = length.saturating_sub(HEADER - 4);
                 }
-                add(&mut pieces, is_new, header, is_write);
+                add(&mut pieces, is_new, header);
+                if let Some(piece) = pieces.last_mut() {
+                    piece.xids.extend(xid);
+                    piece.is_marked |= is_marked;
+                }
                 bytes = rest;
             } else {
                 let (body, rest) = bytes.split_at(self.left.min(bytes.len()));
                 self.left -= body.len();
-                add(&mut pieces, is_new, body, false);
+                add(&mut pieces, is_new, body);
                 bytes = rest;
             }
             is_new = false;
@@ -454,13 +488,10 @@ impl Frames {
     }
 }
 
-fn add(pieces: &mut Vec<Piece>, is_new: bool, bytes: &[u8], is_write: bool) {
+fn add(pieces: &mut Vec<Piece>, is_new: bool, bytes: &[u8]) {
     match pieces.last_mut() {
-        Some(piece) if !is_new => {
-            piece.bytes.extend_from_slice(bytes);
-            piece.is_write |= is_write;
-        }
-        _ => pieces.push(Piece { bytes: bytes.to_vec(), is_write }),
+        Some(piece) if !is_new => piece.bytes.extend_from_slice(bytes),
+        _ => pieces.push(Piece { bytes: bytes.to_vec(), ..Piece::default() }),
     }
 }
 
@@ -496,13 +527,28 @@ mod tests {
         let sent: Vec<u8> = ops.iter().flat_map(|op| frame(*op, 5)).collect();
         for length in 1..=sent.len() {
             let mut frames = Frames::default();
-            let pieces = sent.chunks(length).flat_map(|packet| frames.split(packet, true));
-            let found = pieces.filter(|piece| piece.is_write).count();
+            let pieces =
+                sent.chunks(length).flat_map(|packet| frames.split(packet, Direction::Up, true));
+            let found = pieces.filter(|piece| piece.is_marked).count();
             // The headers of the two writes end with these bytes.
             let [first, second] = [28 / length, 62 / length];
             assert_eq!(found, if first == second { 1 } else { 2 }, "{length}");
         }
     }
+
+    #[test]
+    fn events_are_found_among_replies() {
+        let reply = |xid: i32| [&20_i32.to_be_bytes()[..], &xid.to_be_bytes(), &[0; 16]].concat();
+        let received = [reply(0), reply(xid::NOTIFICATION), reply(1)].concat();
+        let mut frames = Frames::default();
+        let pieces = received.chunks(10).flat_map(|it| frames.split(it, Direction::Down, true));
+        let found: Vec<(bool, Vec<i32>)> = pieces.map(|it| (it.is_marked, it.xids)).collect();
+        let no = || (false, Vec::new());
+        let xid = |xid| (xid == xid::NOTIFICATION, vec![xid]);
+        // The headers end with the bytes 12, 36 and 60.
+        assert_eq!(found, [no(), xid(0), no(), xid(-1), no(), xid(1), no(), no()]);
+    }
+
     #[test]
     fn requests_are_told_apart_wherever_the_packets_end() {
         let ops = [OpCode::GET_DATA, OpCode::SET_DATA, OpCode::EXISTS, OpCode::DELETE];
@@ -512,11 +558,12 @@ mod tests {
             (1..=requests.len()).map(|it| requests[..it].concat().len()).collect();
         for length in 1..=sent.len() {
             let mut frames = Frames::default();
-            let pieces = sent.chunks(length).flat_map(|packet| frames.split(packet, false));
+            let pieces =
+                sent.chunks(length).flat_map(|packet| frames.split(packet, Direction::Up, false));
             let pieces: Vec<Piece> = pieces.collect();
             let bytes: Vec<u8> = pieces.iter().flat_map(|piece| piece.bytes.clone()).collect();
             assert_eq!(bytes, sent, "{length}");
-            assert_eq!(pieces.iter().filter(|piece| piece.is_write).count(), 2, "{length}");
+            assert_eq!(pieces.iter().filter(|piece| piece.is_marked).count(), 2, "{length}");
             // They end where a request or a packet does.
             let mut at = 0;
             for piece in &pieces {

@@ -6,6 +6,7 @@ pub mod freeze;
 pub mod link;
 pub mod plan;
 pub mod registry;
+mod rows;
 pub mod strangers;
 pub mod trouble;
 
@@ -109,7 +110,7 @@ impl World {
         let history = History::new();
         let server = TestServer::start(plan.server());
         let network = Network::new(server.clone(), history.clone(), &plan, draw.fork());
-        let registry = Registry::new(history.clone(), server.clone(), plan.is_steady);
+        let registry = Registry::new(history.clone(), server.clone(), &plan);
         if plan.blind.is_some() {
             // A lock needs READ on its directory, or else a contender whose create was lost is never
             // found. The znodes in it belong to their creators.
@@ -168,6 +169,7 @@ impl World {
         let hosts: Vec<String> = (0..members).map(|member| format!("m{member}")).collect();
         let hosts = if draw.chance(20) { vec![format!("m{}", members - 1)] } else { hosts };
         let seconds = draw.pick(&SESSION_TIMEOUTS);
+        let mut aside = draw.aside();
         let (network, life) = (self.network.clone(), self.clients.begin(number));
         let used = life.clone();
         let mut builder = Client::builder(hosts.join(","))
@@ -205,6 +207,15 @@ impl World {
         }
         if self.plan.is_followed {
             builder = builder.follow_ensemble();
+        }
+        if aside.chance(15) {
+            let least = 4 * self.plan.round_trip_max();
+            let timeout = aside.pick(&[2, 5, 10].map(Duration::from_secs)).max(least);
+            builder = builder.connect_timeout(timeout);
+        }
+        if aside.chance(10) {
+            let least = Duration::from_secs(seconds);
+            builder = builder.give_up_after(aside.pick(&[least, Duration::MAX]));
         }
         if let Some(ticket) = ticket {
             builder = builder.resume(ticket);

@@ -64,6 +64,8 @@ pub enum FaultKind {
     Ambush,
     /// Nothing of a client that opens no other session arrives for longer than its session lasts.
     Expiry,
+    /// Several of the other kinds strike one session, one right after the other.
+    Row,
 }
 
 /// The kinds of faults that all worlds have in common. The others are drawn after everything else.
@@ -89,7 +91,7 @@ pub const FAULT_KINDS: [FaultKind; 18] = [
 ];
 
 /// The kinds of faults that are drawn last.
-pub const MORE_FAULT_KINDS: [FaultKind; 7] = [
+pub const MORE_FAULT_KINDS: [FaultKind; 8] = [
     FaultKind::Suspension,
     FaultKind::Stop,
     FaultKind::SequenceEnd,
@@ -97,7 +99,20 @@ pub const MORE_FAULT_KINDS: [FaultKind; 7] = [
     FaultKind::Intruder,
     FaultKind::Ambush,
     FaultKind::Expiry,
+    FaultKind::Row,
 ];
+
+/// The first seed whose world may have rows of faults. Those below draw the worlds that they drew
+/// before there were any, so that the seeds in `tests/corpus.txt` keep their meaning.
+pub const FIRST_SEED: u64 = 1 << 32;
+/// How many of these seeds have rows, in percent, and how many of those without anything special have
+/// one recipe, beside those that have one anyway.
+const ROWS_PERCENT: u64 = 40;
+const MORE_FOCUS_PERCENT: u64 = 40;
+/// How many have servers that are ClickHouse Keepers, in percent.
+const KEEPER_PERCENT: u64 = 5;
+/// Chosen once.
+const ROWS_SALT: u64 = 0x2075;
 
 /// How many requests a client sends at once, apart from rare flights.
 const FLIGHT_MAX: u32 = 10;
@@ -215,6 +230,8 @@ pub struct Plan {
     pub focus: Option<u64>,
     /// Whether callers give up when their client loses its connection.
     pub is_nervous: bool,
+    /// Whether several faults strike one session, one right after the other.
+    pub has_rows: bool,
     /// Whether callers watch the tree that caches follow.
     pub has_watchers: bool,
     /// Whether a lock that is held stays so: nothing goes wrong, nothing is slow, and nobody moves.
@@ -280,6 +297,7 @@ impl Plan {
             outstanding: None,
             focus: None,
             is_nervous: false,
+            has_rows: false,
             has_watchers: false,
             is_steady: false,
             is_followed: false,
@@ -394,6 +412,27 @@ impl Plan {
         self
     }
 
+    /// Draws what only seeds from [`FIRST_SEED`] on have.
+    pub fn draw_rows(&mut self, seed: u64) {
+        let mut draw = Draw::new(seed ^ ROWS_SALT);
+        let is_special = [self.blind, self.mortals, self.readers, self.leases];
+        let is_narrow = draw.chance(MORE_FOCUS_PERCENT) && is_special.iter().all(Option::is_none);
+        if is_narrow {
+            let seed = draw.seed();
+            self.focus.get_or_insert(seed);
+        }
+        self.has_rows = draw.chance(ROWS_PERCENT);
+        if draw.chance(KEEPER_PERCENT) && self.leases.is_none() {
+            self.version = ServerVersion::Keeper;
+            self.faults.retain(|kind| *kind != FaultKind::SequenceEnd);
+        }
+        if self.has_rows && !self.faults.is_empty() {
+            self.faults.push(FaultKind::Row);
+            // Otherwise nothing can happen between a request and what follows it.
+            self.latency = self.latency.max(Duration::from_millis(2));
+        }
+    }
+
     fn draw_faults(draw: &mut Draw, members: usize) -> Vec<FaultKind> {
         let percent = draw.pick(&[0, 15, 30, 50]);
         let mut faults = Vec::new();
@@ -407,6 +446,22 @@ impl Plan {
             }
         }
         faults
+    }
+
+    /// Returns whether connections end although nothing goes wrong: servers close one on which a client
+    /// asks for a persistent watch, because they do not know that request.
+    pub fn closes_connections(&self) -> bool {
+        self.version < ServerVersion::V3_6
+    }
+
+    /// Returns whether servers continue a session on another connection. A Keeper opens another one.
+    pub fn resumes(&self) -> bool {
+        self.version != ServerVersion::Keeper
+    }
+
+    /// Returns whether a watch goes on after its first event.
+    pub fn has_persistent_watches(&self) -> bool {
+        self.version >= ServerVersion::V3_6 && self.version != ServerVersion::Keeper
     }
 
     /// Returns whether each read sees all that was committed before: no server lags, and none is cut

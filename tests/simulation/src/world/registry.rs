@@ -6,10 +6,11 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jute_codec::SessionId;
-use zk_recipes::{Client, LockState};
+use zk_recipes::{Client, LockState, LostReason};
 use zk_testserver::TestServer;
 
 use super::clients::Life;
+use super::plan::Plan;
 use crate::history::{History, Id, Share, What};
 
 /// Says how a guard stands, or `None` if its caller has given it up.
@@ -49,14 +50,31 @@ pub struct Guarded<'a> {
     pub is_lost_at_risk: bool,
 }
 
+/// What keeps guards held.
+#[derive(Clone, Copy, Debug)]
+struct Steadiness {
+    /// Nothing goes wrong.
+    is_steady: bool,
+    /// Connections end all the same.
+    closes_connections: bool,
+}
+
+impl Steadiness {
+    /// Returns whether a guard that is held stays so until it is given back.
+    fn keeps(self, has_lease: bool, is_lost_at_risk: bool) -> bool {
+        // A lease of an item ends by itself, and so does a lock that nothing renews. A lock without a
+        // connection is at risk.
+        self.is_steady && has_lease && !(self.closes_connections && is_lost_at_risk)
+    }
+}
+
 /// The guards of all locks and the leases of all items, by the name of what they exclude others
 /// from.
 #[derive(Clone)]
 pub struct Registry {
     history: History,
     server: TestServer,
-    /// Nothing goes wrong, so that a guard that is held stays so.
-    is_steady: bool,
+    steadiness: Steadiness,
     inner: Arc<Mutex<BTreeMap<String, Lock>>>,
 }
 
@@ -88,8 +106,10 @@ struct Entry {
 
 impl Registry {
     /// Creates an empty registry of guards of sessions of this server.
-    pub fn new(history: History, server: TestServer, is_steady: bool) -> Self {
-        Self { history, server, is_steady, inner: Arc::default() }
+    pub fn new(history: History, server: TestServer, plan: &Plan) -> Self {
+        let closes_connections = plan.closes_connections();
+        let steadiness = Steadiness { is_steady: plan.is_steady, closes_connections };
+        Self { history, server, steadiness, inner: Arc::default() }
     }
 
     /// Adds a guard, and records which guards of its lock are held now.
@@ -102,9 +122,9 @@ impl Registry {
         let Guarded { lock, guard, share, leased, znode, is_lost_at_risk } = guarded;
         let mut inner = self.lock();
         let entry = inner.entry(lock.to_owned()).or_default();
-        // A lease of an item ends by itself, and so does a lock that nothing renews.
-        let must_stay = Some(life.clone()).filter(|_| self.is_steady && leased.is_some());
         let has_lease = leased.is_some();
+        let stays = self.steadiness.keeps(has_lease, is_lost_at_risk);
+        let must_stay = stays.then(|| life.clone());
         let (session, client) = leased.unzip();
         let znode = znode.and_then(|(path, czxid)| Some((path, czxid, session?)));
         entry.guards.push(Entry {
@@ -152,6 +172,25 @@ impl Entry {
             LockState::AtRisk => {}
         }
     }
+
+    /// Looks whether the znode is gone if that is why the lock is lost.
+    fn check_loss(
+        &mut self,
+        history: &History,
+        name: &str,
+        standing: Standing,
+        server: &TestServer,
+    ) {
+        if standing.state != LockState::Lost(LostReason::ZnodeDeleted) {
+            return;
+        }
+        let Some((path, czxid, _)) = self.znode.take() else { return };
+        let found = server.stat(&path).map(|stat| stat.czxid.0);
+        if czxid.is_some() && found == czxid {
+            let lock = name.to_owned();
+            history.note(What::Mislaid { lock, guard: self.guard, path });
+        }
+    }
 }
 
 impl Lock {
@@ -165,6 +204,7 @@ impl Lock {
             let standing = (entry.asks)();
             if let Some(standing) = standing {
                 entry.look(history, name, standing);
+                entry.check_loss(history, name, standing, server);
             }
             let Entry { guard, share, session, client, life, must_stay, znode, was_held, .. } =
                 entry;
@@ -213,5 +253,19 @@ impl Lock {
 impl fmt::Debug for Registry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Registry").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_that_is_lost_at_risk_need_not_outlive_a_connection_to_an_old_server() {
+        let steady = Steadiness { is_steady: true, closes_connections: false };
+        let old = Steadiness { closes_connections: true, ..steady };
+        assert!(steady.keeps(true, true) && steady.keeps(true, false));
+        assert!(old.keeps(true, false) && !old.keeps(true, true));
+        assert!(!steady.keeps(false, false), "nothing renews it");
     }
 }

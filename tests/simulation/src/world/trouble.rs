@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jute_codec::SessionId;
+use tokio::sync::Notify;
 use zk_recipes::SessionState;
 use zk_testserver::TestServer;
 
@@ -28,6 +29,8 @@ use crate::program::views::ELECTION;
 const FROZEN: Duration = Duration::from_secs(45);
 /// For how long a fault that has struck a request has consequences otherwise.
 pub(super) const STRUCK: Duration = Duration::from_secs(15);
+/// The same if servers may refuse a removal, which is tried again after up to a minute.
+const FORBIDDEN: Duration = Duration::from_secs(75);
 
 /// The trouble of a world.
 #[derive(Clone, Debug, Default)]
@@ -41,6 +44,10 @@ struct Inner {
     /// The number of faults that had not struck at the last look, and of those since.
     armed: usize,
     calls: BTreeMap<Id, Call>,
+    /// By the number of their client, what tells callers to give up.
+    give_ups: BTreeMap<usize, Arc<Notify>>,
+    /// By the number of their client, what tells that a call has begun.
+    begins: BTreeMap<usize, Arc<Notify>>,
     kept: BTreeSet<String>,
     views: BTreeMap<Id, View>,
 }
@@ -182,10 +189,34 @@ impl Trouble {
         self.lock().linger_until.saturating_sub(now)
     }
 
+    /// Tells the callers of a client to give up what they wait for.
+    pub fn give_up(&self, client: usize) {
+        self.give_ups_of(client).notify_waiters();
+    }
+
+    /// Waits until the callers of this client are told to give up.
+    pub async fn given_up(&self, client: usize) {
+        self.give_ups_of(client).notified().await;
+    }
+
+    /// Waits until a call of this client begins.
+    pub async fn begun(&self, client: usize) {
+        let begins = Arc::clone(self.lock().begins.entry(client).or_default());
+        begins.notified().await;
+    }
+
+    fn give_ups_of(&self, client: usize) -> Arc<Notify> {
+        Arc::clone(self.lock().give_ups.entry(client).or_default())
+    }
+
     /// A client has begun a call.
     pub fn begin(&self, call: Id, name: &'static str, on: &str, client: usize, life: Life) {
         let begun = Call { name, on: on.to_owned(), client, life };
-        self.lock().calls.insert(call, begun);
+        let mut inner = self.lock();
+        inner.calls.insert(call, begun);
+        if let Some(begins) = inner.begins.get(&client) {
+            begins.notify_waiters();
+        }
     }
 
     /// A call has ended.
@@ -257,7 +288,9 @@ impl World {
             let is_over = life.is_ending() || life.is_closed();
             let seeks = [SessionState::Connecting, SessionState::Suspended];
             if is_free && !is_over && seeks.contains(&client.state()) {
-                away.insert(format!("client {number}, life {}", life.place()));
+                // A client whose list has changed again may have been connected since the last look.
+                let (life, count) = (life.place(), client.status().connection);
+                away.insert(format!("client {number}, life {life}, after {count} connections"));
             }
             if let Some(session) = client.session_id()
                 && is_free
@@ -380,7 +413,9 @@ impl World {
             inner.until = inner.until.max(now + FROZEN);
         }
         if has_struck {
-            inner.until = inner.until.max(now + STRUCK);
+            let may_forbid = self.plan.has_rows && self.plan.faults.contains(&FaultKind::Refusal);
+            let lasts = if may_forbid { FORBIDDEN } else { STRUCK };
+            inner.until = inner.until.max(now + lasts);
         }
         if is_partitioned {
             inner.until = inner.until.max(now + STRUCK);
