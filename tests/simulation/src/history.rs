@@ -142,6 +142,8 @@ pub enum What {
     HeldByClosed { lock: String, guard: Id },
     /// The caller of a guard relies on it, its session lives, and its znode is not there.
     Vanished { lock: String, guard: Id, path: String },
+    /// A guard says that its znode was deleted, and it is there.
+    Mislaid { lock: String, guard: Id, path: String },
     /// A guard said that its lock is lost, and does not say it any more.
     Revoked { lock: String, guard: Id },
     /// A guard says that its lock is at risk, which was to count as a loss.

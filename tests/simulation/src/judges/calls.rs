@@ -18,7 +18,8 @@ const OPERATIONS: [&str; 8] =
 pub fn judge(events: &[Event], plan: &Plan, deleted: &BTreeSet<String>) -> Vec<String> {
     let rules = Rules {
         are_refused: has(plan, &[FaultKind::Refusal, FaultKind::Throttle, FaultKind::Overload]),
-        are_cut: !plan.faults.is_empty(),
+        are_forbidden: plan.has_rows && has(plan, &[FaultKind::Refusal]),
+        are_cut: !plan.faults.is_empty() || plan.closes_connections(),
         are_exhausted: has(plan, &[FaultKind::SequenceEnd]),
         is_limited: plan.outstanding.is_some(),
         are_tampered: !deleted.is_empty() || has(plan, &[FaultKind::Stranger]),
@@ -41,6 +42,8 @@ fn has(plan: &Plan, kinds: &[FaultKind]) -> bool {
 struct Rules {
     /// Servers refuse requests although nothing is wrong with them.
     are_refused: bool,
+    /// They also do so with NO_AUTH.
+    are_forbidden: bool,
     /// Connections may end.
     are_cut: bool,
     /// Sequence numbers come to their end.
@@ -108,8 +111,14 @@ impl Rules {
             Failure::SessionExpired => {
                 // Rounds and changes of a barrier whose outcome the next session cannot know, and
                 // operations that belong to one session.
-                let of_session =
-                    ["enter", "close_barrier", "open_barrier", "create_settled", settled::WRITE];
+                let of_session = [
+                    "enter",
+                    "close_barrier",
+                    "open_barrier",
+                    "create_settled",
+                    "commit_under",
+                    settled::WRITE,
+                ];
                 is_operation || of_session.contains(&name) || name == "hand_over"
             }
             Failure::Refused(code) => {
@@ -135,10 +144,14 @@ impl Rules {
                     "ack",
                     "downgrade",
                     "transaction",
+                    "commit_under",
                     "run_body",
                 ];
                 // Another session has taken the id while the member was absent.
-                of_guard.contains(&name) || ["set_member", "leave_group"].contains(&name)
+                of_guard.contains(&name)
+                    || ["set_member", "leave_group"].contains(&name)
+                    // Others have deleted the place of a taker again and again.
+                    || (self.are_tampered && ["take", "take_batch", "try_take"].contains(&name))
             }
             Failure::NoLease => ["acquire", "try_acquire", "run_body", "lead"].contains(&name),
             Failure::Undecided => {
@@ -150,10 +163,14 @@ impl Rules {
             // Another member has the id, or another presence the path.
             // Or another call has deleted the znode and created it again.
             Failure::Changed => {
-                self.are_tampered || ["join", "begin", settled::WRITE].contains(&name)
+                // An item that a taker may not read does not count as none.
+                let is_forbidden = self.are_forbidden && name == "try_take";
+                self.are_tampered
+                    || is_forbidden
+                    || ["join", "begin", settled::WRITE].contains(&name)
             }
             // Nobody need have created the directory above the lock.
-            Failure::NoRoot => ["acquire", "try_acquire"].contains(&name),
+            Failure::NoRoot => ["acquire", "try_acquire", "commit_under"].contains(&name),
             Failure::Unfinished => name == "hand_over",
             Failure::Exhausted => self.are_exhausted,
             // Only calls without a recipe wait in that queue.
@@ -168,7 +185,10 @@ impl Rules {
 mod tests {
     use std::time::Duration;
 
+    use zk_testserver::ServerVersion;
+
     use super::*;
+    use crate::draw::Draw;
     use crate::judges::tests::history;
     use crate::program::ends::EndKind;
 
@@ -193,6 +213,18 @@ mod tests {
         assert_eq!(count("put", None, Failure::Closed, calm), 1);
         assert_eq!(count("put", None, Failure::Lost, calm), 1);
         assert_eq!(count("put", None, Failure::Other(String::new()), calm), 1);
+    }
+
+    #[test]
+    fn old_servers_cut_connections_without_a_fault() {
+        for (version, count) in [(ServerVersion::V3_5, 0), (ServerVersion::V3_6, 1)] {
+            let plan = Plan { version, faults: Vec::new(), ..Plan::draw(&mut Draw::new(1)) };
+            let (on, name) = ("/a".to_owned(), "create");
+            let begun = What::Begun { call: 1, name, on, timeout: None };
+            let ended = What::Ended { call: 1, end: End::Failed(Failure::ConnectionLoss) };
+            let found = judge(&history(vec![begun, ended]), &plan, &BTreeSet::new());
+            assert_eq!(found.len(), count, "{version:?}: {found:?}");
+        }
     }
 
     #[test]
@@ -244,5 +276,7 @@ mod tests {
         let tampered = Rules { are_tampered: true, ..Rules::default() };
         assert_eq!(count("ack", None, Failure::Changed, Rules::default()), 1);
         assert_eq!(count("ack", None, Failure::Changed, tampered), 0);
+        assert_eq!(count("take", None, Failure::Lost, Rules::default()), 1);
+        assert_eq!(count("take", None, Failure::Lost, tampered), 0);
     }
 }

@@ -1,6 +1,7 @@
 //! A client that ends leaves to the others what it had: a close that is confirmed has ended the
 //! session, and a session that is handed over has nothing that nobody can delete any more, and
-//! continues. A client that was told that its session has expired has lost it.
+//! continues. A client that was told that its session has expired has lost it. A Keeper continues no
+//! session, and the one that a client has left there lives on for a while.
 
 use std::collections::BTreeSet;
 
@@ -10,19 +11,41 @@ use zk_testserver::{Outcome, RequestRecord};
 use crate::history::{Event, What};
 use crate::program::settled::SETTLED;
 use crate::program::values::MARKERS;
+use crate::world::plan::Plan;
 
 /// Returns how the promise was broken.
-pub fn judge(events: &[Event], requests: &[RequestRecord]) -> Vec<String> {
+pub fn judge(events: &[Event], requests: &[RequestRecord], plan: &Plan) -> Vec<String> {
     // While its commit is late, servers already call the session expired.
     let is_late =
         |outcome| matches!(outcome, Outcome::Held | Outcome::Applied(ErrorCode::SESSION_EXPIRED));
     let is_late_close =
         |request: &&RequestRecord| request.op == OpCode::CLOSE_SESSION && is_late(request.outcome);
     let late = requests.iter().filter(is_late_close).map(|request| request.session);
-    judge_events(events, &late.collect())
+    let mut late: BTreeSet<SessionId> = late.collect();
+    if !plan.resumes() {
+        late.extend(left_behind(events));
+    }
+    let events = events.iter().filter(|event| {
+        let is_of_resume =
+            matches!(event.what, What::LostSession { .. } | What::NotContinued { .. });
+        plan.resumes() || !is_of_resume
+    });
+    judge_events(events, &late)
 }
 
-fn judge_events(events: &[Event], late: &BTreeSet<SessionId>) -> Vec<String> {
+/// Returns the sessions in whose place a server has opened another one. The client then closes that
+/// one, also if it was being closed.
+fn left_behind(events: &[Event]) -> impl Iterator<Item = SessionId> {
+    events.iter().filter_map(|event| match event.what {
+        What::LostSession { alive, .. } => alive,
+        _ => None,
+    })
+}
+
+fn judge_events<'a>(
+    events: impl Iterator<Item = &'a Event>,
+    late: &BTreeSet<SessionId>,
+) -> Vec<String> {
     let broken = |event: &Event| {
         let at = event.at;
         match &event.what {
@@ -45,7 +68,7 @@ fn judge_events(events: &[Event], late: &BTreeSet<SessionId>) -> Vec<String> {
             _ => None,
         }
     };
-    events.iter().filter_map(broken).collect()
+    events.filter_map(broken).collect()
 }
 
 /// Returns whether a znode may stay when its session is handed over: a handle of settled operations
@@ -56,11 +79,14 @@ fn is_of_caller(path: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use zk_testserver::ServerVersion;
+
     use super::*;
+    use crate::draw::Draw;
     use crate::judges::tests::history;
 
     fn count(what: What, refused: &[SessionId]) -> usize {
-        judge_events(&history(vec![what]), &refused.iter().copied().collect()).len()
+        judge_events(history(vec![what]).iter(), &refused.iter().copied().collect()).len()
     }
 
     #[test]
@@ -73,6 +99,18 @@ mod tests {
         assert_eq!((closed(true, true, &[]), closed(true, false, &[])), (1, 0));
         assert_eq!(closed(false, true, &[]), 0, "no server was reached");
         assert_eq!(closed(true, true, &[session]), 0);
+    }
+
+    /// A server that continues no session has opened another one, which the close has ended.
+    #[test]
+    fn a_session_that_was_replaced_while_it_was_being_closed_may_live() {
+        let (id, version) = (SessionId(1), ServerVersion::Keeper);
+        let plan = Plan { version, ..Plan::draw(&mut Draw::new(1)) };
+        let lost = What::LostSession { is_told: true, alive: Some(id) };
+        let closed = What::HasClosed { session: Some(id), is_confirmed: true, is_alive: true };
+        let count = |events: &[Event]| judge(events, &[], &plan).len();
+        assert_eq!(count(&history(vec![lost, closed.clone()])), 0);
+        assert_eq!(count(&history(vec![closed])), 1);
     }
 
     #[test]

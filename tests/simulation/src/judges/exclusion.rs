@@ -14,54 +14,10 @@ pub fn judge(events: &[Event], deleted: &BTreeSet<String>) -> Vec<String> {
         if let What::Granted { guard, path: Some(path), .. } = &event.what {
             paths.insert(*guard, path);
         }
+        violations.extend(
+            said(&event.what, deleted).map(|(on, rule)| format!("{on} at {:?}: {rule}", event.at)),
+        );
         match &event.what {
-            What::Outlived { lock, guard, session } => violations.push(format!(
-                "{lock} at {:?}: guard {guard} is held, and its session {session:?} has ended",
-                event.at
-            )),
-            What::Unleased { lock, guard } => violations.push(format!(
-                "{lock} at {:?}: guard {guard} is held, and its client has no lease",
-                event.at
-            )),
-            What::HeldByClosed { lock, guard } => violations.push(format!(
-                "{lock} at {:?}: guard {guard} is held, and its client is closed",
-                event.at
-            )),
-            What::Vanished { lock, guard, path } if !deleted.contains(path) => {
-                violations.push(format!(
-                    "{lock} at {:?}: guard {guard} is relied on, its session lives, and {path} is \
-                     not there",
-                    event.at
-                ));
-            }
-            What::Revoked { lock, guard } => violations.push(format!(
-                "{lock} at {:?}: guard {guard} was lost, and is not any more",
-                event.at
-            )),
-            What::Dared { lock, guard } => violations.push(format!(
-                "{lock} at {:?}: guard {guard} is at risk, and was to be lost then",
-                event.at
-            )),
-            What::Late { lock } => violations.push(format!(
-                "{lock} at {:?}: a body counts as completed after the loss of the lock",
-                event.at
-            )),
-            What::GrantedLost { locks } => violations.push(format!(
-                "{locks:?} at {:?}: all are granted, although one was lost",
-                event.at
-            )),
-            What::RanAtRisk { lock } => violations.push(format!(
-                "{lock} at {:?}: a body that stops at risk has run without the lock",
-                event.at
-            )),
-            What::RanLost { lock } => violations.push(format!(
-                "{lock} at {:?}: a body has run after the loss of the lock",
-                event.at
-            )),
-            What::Hung { item } => violations.push(format!(
-                "{item} at {:?}: the lease was held for longer than it may be",
-                event.at
-            )),
             What::Held { lock, guards } => {
                 // An administrator who deletes the znode of a holder lets the next one in before
                 // the holder knows. The znodes of others change nothing.
@@ -91,6 +47,50 @@ pub fn judge(events: &[Event], deleted: &BTreeSet<String>) -> Vec<String> {
         }
     }
     violations
+}
+
+/// Returns where this breaks the promise by itself, and how.
+fn said(what: &What, deleted: &BTreeSet<String>) -> Option<(String, String)> {
+    let (on, rule) = match what {
+        What::Outlived { lock, guard, session } => {
+            (lock, format!("guard {guard} is held, and its session {session:?} has ended"))
+        }
+        What::Unleased { lock, guard } => {
+            (lock, format!("guard {guard} is held, and its client has no lease"))
+        }
+        What::HeldByClosed { lock, guard } => {
+            (lock, format!("guard {guard} is held, and its client is closed"))
+        }
+        What::Vanished { lock, guard, path } if !deleted.contains(path) => (
+            lock,
+            format!("guard {guard} is relied on, its session lives, and {path} is not there"),
+        ),
+        What::Mislaid { lock, guard, path } => {
+            (lock, format!("guard {guard} is lost because {path} was deleted, and it is there"))
+        }
+        What::Revoked { lock, guard } => {
+            (lock, format!("guard {guard} was lost, and is not any more"))
+        }
+        What::Dared { lock, guard } => {
+            (lock, format!("guard {guard} is at risk, and was to be lost then"))
+        }
+        What::Late { lock } => {
+            (lock, "a body counts as completed after the loss of the lock".to_owned())
+        }
+        What::RanAtRisk { lock } => {
+            (lock, "a body that stops at risk has run without the lock".to_owned())
+        }
+        What::RanLost { lock } => (lock, "a body has run after the loss of the lock".to_owned()),
+        What::Hung { item } => (item, "the lease was held for longer than it may be".to_owned()),
+        What::GrantedLost { locks } => {
+            return Some((
+                format!("{locks:?}"),
+                "all are granted, although one was lost".to_owned(),
+            ));
+        }
+        _ => return None,
+    };
+    Some((on.clone(), rule))
 }
 
 /// Nothing is promised about the order of tokens after a deletion in the directory of the lock. That
@@ -149,7 +149,9 @@ mod tests {
         let path = "/locks/a/x-lock-0000000001".to_owned();
         let vanished = What::Vanished { lock: lock(), guard: 1, path: path.clone() };
         assert_eq!(count(vec![vanished.clone()]), 1);
-        assert_eq!(judge(&history(vec![vanished]), &BTreeSet::from([path])).len(), 0);
+        let deleted = BTreeSet::from([path.clone()]);
+        assert_eq!(judge(&history(vec![vanished]), &deleted).len(), 0);
+        assert_eq!(count(vec![What::Mislaid { lock: lock(), guard: 1, path }]), 1);
         assert_eq!(count(vec![What::Revoked { lock: lock(), guard: 1 }]), 1);
         assert_eq!(count(vec![What::Dared { lock: lock(), guard: 1 }]), 1);
         assert_eq!(count(vec![What::RanLost { lock: lock() }]), 1);

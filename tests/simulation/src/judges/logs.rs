@@ -43,6 +43,8 @@ const ABOUT_ENDS: &str = "the marker of a put could not be deleted";
 /// A warning about servers that lag behind: all of a list may refuse a client that has seen more. A
 /// client that begins without a past, and stays with its servers, does not meet them.
 const ABOUT_LAG: &str = "still not connected";
+/// A Keeper continues no session, so a move to another server ends one.
+const ABOUT_SESSIONS: &str = "session lost";
 /// The ensemble has published servers that no client can use.
 const ABOUT_MEMBERS: &str = "the ensemble cannot be followed";
 
@@ -115,6 +117,7 @@ fn may_warn(plan: &Plan, program: &Program, message: &str) -> bool {
         || is_one_of(&ABOUT_CALLERS)
         || (program.ends.is_some() && message.starts_with(ABOUT_ENDS))
         || (lags && moves && is_one_of(&[ABOUT_LAG]))
+        || (!plan.resumes() && message.starts_with(ABOUT_SESSIONS))
         || (plan.is_followed && message.starts_with(ABOUT_MEMBERS))
 }
 

@@ -44,6 +44,7 @@ use zk_testserver::{CommitRecord, RequestRecord};
 
 use crate::history::{Event, What};
 use crate::program::Program;
+use crate::world::link::Arrivals;
 use crate::world::plan::Plan;
 
 /// A run that has ended.
@@ -64,6 +65,8 @@ pub struct Case<'a> {
     pub sessions: &'a BTreeMap<SessionId, usize>,
     /// How many bytes have arrived in each second, in both directions.
     pub traffic: &'a BTreeMap<u64, u64>,
+    /// When replies have arrived.
+    pub arrivals: &'a Arrivals,
     /// What an administrator has deleted.
     pub deleted: &'a BTreeSet<String>,
     /// A time in which no task runs.
@@ -96,7 +99,7 @@ pub fn judge(case: &Case<'_>) -> Vec<Violation> {
         ("no task panics and no client spins", crashes(events)),
         ("a lock is held by one, and tokens grow", exclusion::judge(events, deleted)),
         ("what is protected stays so", access::judge(events, plan)),
-        ("a lock is granted in turn", turns::judge(events, commits, requests)),
+        ("a lock is granted in turn", turns::judge(case)),
         ("each item is delivered, and to one taker at a time", work_queue::judge(events, deleted)),
         ("a queue tells of blocked items", work_queue::judge_blocked(events, commits, plan)),
         ("a queue is full at its limit", work_queue::judge_limit(events, commits, plan)),
@@ -111,7 +114,7 @@ pub fn judge(case: &Case<'_>) -> Vec<Violation> {
         ("the numbers of requests grow", numbers::judge(requests, plan)),
         ("a call ends with its timeout", deadlines::judge(events, plan)),
         ("only a holder commits", fencing::judge(events, commits)),
-        ("a client that ends leaves the way free", ends::judge(events, requests)),
+        ("a client that ends leaves the way free", ends::judge(events, requests, plan)),
         ("a client uses the servers of its list", hosts::judge(events)),
         ("nobody waits for a client that has ended", stopped::judge(events, plan)),
         ("a subtree is gone, and nothing beside it", tree::judge(case)),

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
-use crate::history::{Event, What};
+use crate::history::{Event, Told, What};
 use crate::program::Program;
-use crate::program::locks::WIDE;
+use crate::program::locks::{WIDE, WIDE_PERMITS};
+use crate::program::queue::QUEUE;
 use crate::world::SESSION_TIMEOUTS;
 use crate::world::plan::Plan;
 
@@ -22,9 +23,20 @@ const RENEWAL: u64 = 140;
 /// How many there may be for each call, with all that waits, renewals and reconnects need. The most
 /// in the seeds 1 to 1,000 is 2,900.
 const CALL_MAX: u64 = 4_000;
-/// The same where faults hardly pause, and one recipe takes all of them. The most in 16,000 seeds is
-/// 4,300, of double barriers.
-const CALL_IN_FOCUS_MAX: u64 = 8_000;
+/// The same where faults or callers hardly pause. The most in 16,000 seeds is 4,300 for one recipe that
+/// takes all faults, of double barriers, and 4,200 for callers in a hurry, of takers that list a queue
+/// that others fill.
+const CALL_IN_A_HURRY_MAX: u64 = 8_000;
+/// How many there may be for each fault: in a run of few long calls, each of their repetitions needs a
+/// connection. A run of 18 calls and 2,900 faults had 344 connections of 700 bytes.
+const FAULT_MAX: u64 = 100;
+/// The same for Keepers. Each lost connection costs a session there, all that wait begin again, and the
+/// lists hold what the sessions before have left. A run of 58 calls had 250 for each of 1,233 faults.
+const FAULT_OF_KEEPER_MAX: u64 = 1_000;
+/// The bytes of a contender in a list.
+const CONTENDER: u64 = 60;
+/// The bytes of an item in a list, which a taker reads again if the items change meanwhile.
+const ITEM: u64 = 3 * 30;
 /// What a run may need beside its calls, in calls.
 const CALLS_LEAST: u64 = 20;
 /// How many there may be in a second, for each task, beside those for the calls that begin in it. The
@@ -53,24 +65,44 @@ pub fn judge(
     if idle > idle_max {
         violations.push(format!("{idle} bytes between {quiet:?}, when no task runs"));
     }
-    let mut calls = 0;
+    let (mut calls, mut faults, mut items, mut lists) = (0, 0, 0u64, 0);
+    // Without persistent watches, all that wait for a permit list whenever a contender comes or goes.
+    let contenders = u64::from(WIDE_PERMITS) + tasks;
+    let wide = if plan.has_persistent_watches() { 0 } else { 2 * tasks * contenders * CONTENDER };
     // The bytes for the calls that begin in each second.
     let mut begun: BTreeMap<u64, u64> = BTreeMap::new();
     for event in events {
+        match event.what {
+            What::Fault { .. } => faults += 1,
+            What::Put { told, .. } => items += u64::from(told != Told::NotApplied),
+            What::Acked { told: Told::Applied, .. } => items = items.saturating_sub(1),
+            _ => {}
+        }
         let What::Begun { on, .. } = &event.what else { continue };
+        let list = match on.as_str() {
+            // A taker lists all items.
+            QUEUE => ITEM * items,
+            WIDE => wide,
+            _ => 0,
+        };
+        lists += list;
         // Takers list a queue that producers fill in no time, and those who wait for one of many
         // permits list all contenders.
         let of_call = if plan.is_hasty || on == WIDE { CALL_MAX } else { STORM_OF_CALL };
-        *begun.entry(event.at.as_secs()).or_default() += of_call;
+        *begun.entry(event.at.as_secs()).or_default() += of_call + list;
         calls += 1;
     }
     let pings = idle_max * (to / 60 + 1);
     let total = sum(0..to);
     // Whoever keeps a lock for long renews its lease again and again.
     let renewals = if program.is_patient { renewals(plan, program) } else { 0 };
-    let call_max = if plan.focus.is_some() { CALL_IN_FOCUS_MAX } else { CALL_MAX };
-    if total > pings + RENEWAL * renewals + call_max * (calls + CALLS_LEAST) {
-        violations.push(format!("{total} bytes for {calls} calls in {to} s"));
+    let is_in_a_hurry = plan.focus.is_some() || plan.is_hasty;
+    let call_max = if is_in_a_hurry { CALL_IN_A_HURRY_MAX } else { CALL_MAX };
+    let fault_max = if plan.resumes() { FAULT_MAX } else { FAULT_OF_KEEPER_MAX };
+    let of_calls = call_max * (calls + CALLS_LEAST) + fault_max * faults + lists;
+    if total > pings + RENEWAL * renewals + of_calls {
+        let what = format!("{total} bytes for {calls} calls and {faults} faults in {to} s");
+        violations.push(what);
     }
     let storm = traffic.range(..to).find(|(second, bytes)| {
         **bytes > STORM_MAX * tasks + begun.get(second).copied().unwrap_or_default()
@@ -104,6 +136,8 @@ fn idle_max(plan: &Plan, client: usize) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use zk_testserver::ServerVersion;
+
     use super::*;
     use crate::draw::Draw;
     use crate::judges::tests::history;
@@ -118,7 +152,8 @@ mod tests {
             |call| What::Begun { call, name: "acquire", on: "/a".to_owned(), timeout: None };
         let events = history((0..calls).map(begun).collect());
         let quiet = Duration::from_secs(100)..Duration::from_secs(160);
-        let plan = Plan { leases: None, focus: None, ..Plan::draw(&mut Draw::new(1)) };
+        let plan =
+            Plan { leases: None, focus: None, is_hasty: false, ..Plan::draw(&mut Draw::new(1)) };
         judge(&events, &traffic.iter().copied().collect(), &plan, &program, &quiet).len()
     }
 
@@ -146,6 +181,46 @@ mod tests {
         let traffic: Vec<(u64, u64)> = (0..50).map(|second| (second, 10_000)).collect();
         assert_eq!(count(104, &traffic), 0);
         assert_eq!(count(103, &traffic), 1);
+    }
+
+    #[test]
+    fn a_run_may_need_more_bytes_if_it_has_faults() {
+        let program = Program::draw(&mut Draw::new(1));
+        let plan = |version| Plan {
+            focus: None,
+            is_hasty: false,
+            version,
+            ..Plan::draw(&mut Draw::new(1))
+        };
+        let quiet = Duration::from_secs(100)..Duration::from_secs(160);
+        let count = |faults: u64, version| {
+            let fault = |number| What::Fault { number, text: String::new() };
+            let events = history((0..faults).map(fault).collect());
+            let bytes = (0..50).map(|second| (second, 10_000)).collect();
+            judge(&events, &bytes, &plan(version), &program, &quiet).len()
+        };
+        let (usual, keeper) = (ServerVersion::V3_9, ServerVersion::Keeper);
+        assert_eq!((count(1_000, usual), count(5_000, usual)), (1, 0));
+        assert_eq!((count(100, keeper), count(1_000, keeper)), (1, 0));
+    }
+
+    #[test]
+    fn waiters_for_many_permits_list_more_often_without_persistent_watches() {
+        let mut program = Program::draw(&mut Draw::new(1));
+        program.clients.truncate(1);
+        let quiet = Duration::from_secs(100)..Duration::from_secs(160);
+        let count = |on: &str, version| {
+            let begun =
+                |call| What::Begun { call, name: "acquire", on: on.to_owned(), timeout: None };
+            let events = history((0..100).map(begun).collect());
+            let bytes = (0..50).map(|second| (second, 12_000)).collect();
+            let plan = Plan { focus: None, is_hasty: false, ..Plan::draw(&mut Draw::new(1)) };
+            judge(&events, &bytes, &Plan { version, ..plan }, &program, &quiet).len()
+        };
+        assert_eq!(count(WIDE, ServerVersion::V3_9), 1);
+        assert_eq!(count("/wider", ServerVersion::V3_5), 1);
+        assert_eq!(count(WIDE, ServerVersion::V3_5), 0);
+        assert_eq!(count(WIDE, ServerVersion::Keeper), 0);
     }
 
     #[test]

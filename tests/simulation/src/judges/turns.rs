@@ -9,8 +9,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jute_codec::{ErrorCode, OpCode, SessionId};
-use zk_testserver::{CommitRecord, Outcome, RequestRecord};
+use zk_testserver::{Outcome, RequestRecord};
 
+use super::Case;
 use super::lives::{Life, lives};
 use crate::history::{Event, Id, Share, What};
 use crate::program::locks::{RESIZED, RESIZED_MAX};
@@ -36,23 +37,18 @@ pub(crate) struct Contender {
 }
 
 /// Returns how the promise was broken.
-pub fn judge(
-    events: &[Event],
-    commits: &[CommitRecord],
-    requests: &[RequestRecord],
-) -> Vec<String> {
+pub fn judge(case: &Case<'_>) -> Vec<String> {
+    let Case { events, commits, .. } = case;
     let mut violations = judge_lives(events, &lives(commits), &changes(events));
     violations.extend(judge_stored(events, &changes(events)));
-    violations.extend(judge_missing(events, &seen_missing(commits, requests)));
+    violations.extend(judge_missing(events, &seen_missing(case)));
     violations
 }
 
 /// Returns the reads that have told a contender that its own znode is gone. Those who wait behind it
 /// read its znode too, and then their own. They may be of the same session.
-fn seen_missing<'a>(
-    commits: &'a [CommitRecord],
-    requests: &'a [RequestRecord],
-) -> Vec<(&'a str, Duration)> {
+fn seen_missing<'a>(case: &Case<'a>) -> Vec<Missing<'a>> {
+    let Case { requests, commits, sessions, arrivals, .. } = case;
     let creates = commits.iter().filter(|commit| {
         commit.error == ErrorCode::OK && matches!(commit.op, OpCode::CREATE | OpCode::CREATE2)
     });
@@ -64,7 +60,11 @@ fn seen_missing<'a>(
         let is_missing = request.outcome == Outcome::Applied(ErrorCode::NO_NODE);
         let is_own = owners.get(path) == Some(&request.session);
         let RequestRecord { session, connection, xid, at, .. } = *request;
-        (is_read && is_own).then_some(OwnRead { session, connection, xid, path, is_missing, at })
+        let key = (*sessions.get(&session)?, xid);
+        let arrived = arrivals.get(&key).into_iter().flatten().find(|arrived| **arrived >= at);
+        let arrived = arrived.copied();
+        let read = OwnRead { session, connection, xid, path, is_missing, at, arrived };
+        (is_read && is_own).then_some(read)
     });
     missing(&reads.collect::<Vec<_>>())
 }
@@ -78,9 +78,18 @@ struct OwnRead<'a> {
     path: &'a str,
     is_missing: bool,
     at: Duration,
+    /// When its reply has reached the client, if it has.
+    arrived: Option<Duration>,
 }
 
-fn missing<'a>(reads: &[OwnRead<'a>]) -> Vec<(&'a str, Duration)> {
+/// A read that has told a contender that its znode is gone.
+struct Missing<'a> {
+    path: &'a str,
+    at: Duration,
+    arrived: Duration,
+}
+
+fn missing<'a>(reads: &[OwnRead<'a>]) -> Vec<Missing<'a>> {
     let mut missing = Vec::new();
     for (index, read) in reads.iter().enumerate().filter(|(_, read)| read.is_missing) {
         let mut later = reads.get(index + 1..).unwrap_or_default().iter();
@@ -93,8 +102,8 @@ fn missing<'a>(reads: &[OwnRead<'a>]) -> Vec<(&'a str, Duration)> {
         let is_of_another = next.is_some_and(|next| {
             next.path != read.path && directory(next.path) == directory(read.path)
         });
-        if !is_of_another {
-            missing.push((read.path, read.at));
+        if !is_of_another && let Some(arrived) = read.arrived {
+            missing.push(Missing { path: read.path, at: read.at, arrived });
         }
     }
     missing
@@ -116,22 +125,25 @@ fn owners<'a>(creates: impl Iterator<Item = (&'a str, SessionId)>) -> BTreeMap<&
 }
 
 /// An attempt waits for the reply of a read before it sends another request. So it knows of the end
-/// of its znode if it has read the znode after the deletion and before it was granted the lock.
-fn judge_missing(events: &[Event], missing: &[(&str, Duration)]) -> Vec<String> {
+/// of its znode if it has read the znode after the deletion, and the reply has arrived before it was
+/// granted the lock. A guard that its caller does not know yet may learn of the end, too; then it is
+/// lost.
+fn judge_missing(events: &[Event], missing: &[Missing<'_>]) -> Vec<String> {
     let mut violations = Vec::new();
     let mut deleted: BTreeMap<&str, Duration> = BTreeMap::new();
     for event in events {
         match &event.what {
             What::Deleted { path } => drop(deleted.insert(path, event.at)),
-            What::Granted { lock, guard, path: Some(path), .. } => {
+            What::Granted { lock, guard, path: Some(path), is_held: true, .. } => {
                 // The path of an exclusive lock is used again.
                 let is_unique = parse(path).is_some();
                 let Some(since) = deleted.get(path.as_str()).filter(|_| is_unique) else {
                     continue;
                 };
                 // A guard that exists already may read its znode at the same moment.
-                let knows =
-                    |(other, at): &(&str, Duration)| other == path && at >= since && *at < event.at;
+                let knows = |read: &Missing<'_>| {
+                    read.path == path && read.at >= *since && read.arrived < event.at
+                };
                 if missing.iter().any(knows) {
                     violations.push(format!(
                         "{lock} at {:?}: guard {guard} was granted after it had read that {path} \
@@ -342,12 +354,15 @@ mod tests {
             history(vec![What::Calm, deleted, granted(path)])
         };
         let count = |events: &[Event], path, ms| {
-            judge_missing(events, &[(path, Duration::from_millis(ms))]).len()
+            let at = Duration::from_millis(ms);
+            let arrived = at + Duration::from_millis(100);
+            judge_missing(events, &[Missing { path, at, arrived }]).len()
         };
         let path = "/a/1-lock-0000000001";
         assert_eq!(count(&events(path), path, 1_500), 1);
         assert_eq!(count(&events(path), path, 500), 0, "a server lagged behind");
         assert_eq!(count(&events(path), path, 2_500), 0, "it was granted before the read");
+        assert_eq!(count(&events(path), path, 1_950), 0, "the reply is on its way");
         assert_eq!(count(&events(path), "/a/2-lock-0000000002", 1_500), 0);
         assert_eq!(count(&events("/a/lock"), "/a/lock", 1_500), 0, "others use this path too");
         let alive = history(vec![What::Calm, What::Calm, granted(path)]);
@@ -359,10 +374,11 @@ mod tests {
         let (one, two) = (SessionId(1), SessionId(2));
         let read = |session, path, xid: i32| {
             let at = Duration::from_millis(u64::from(xid.unsigned_abs()));
-            OwnRead { session, connection: 1, xid, path, is_missing: true, at }
+            let arrived = Some(at);
+            OwnRead { session, connection: 1, xid, path, is_missing: true, at, arrived }
         };
         let seen = |reads: &[OwnRead<'static>]| {
-            missing(reads).iter().map(|(path, _)| *path).collect::<Vec<_>>()
+            missing(reads).iter().map(|read| read.path).collect::<Vec<_>>()
         };
         assert_eq!(
             seen(&[read(one, "/a/1", 1), read(two, "/a/2", 1), read(one, "/a/3", 2)]),
