@@ -11,7 +11,6 @@
 )]
 
 pub mod cuts;
-pub mod draw;
 pub mod fleet;
 pub mod history;
 pub mod judges;
@@ -21,3 +20,5 @@ pub mod run;
 pub mod shrink;
 pub mod timeline;
 pub mod world;
+
+pub use zk_tests::draw;

@@ -15,6 +15,7 @@ use zk_simulation::judges::Violation;
 use zk_simulation::run::{Report, run_cut};
 use zk_simulation::shrink::shrink;
 use zk_simulation::timeline::timeline;
+use zk_simulation::world::plan::FIRST_SEED;
 
 /// How many seeds to run if nothing is said about it.
 const SEEDS: u64 = 1_000;
@@ -28,8 +29,8 @@ struct Options {
     /// Runs seeds for this many minutes at most.
     #[arg(long, value_name = "M", conflicts_with = "seed")]
     minutes: Option<f64>,
-    /// The first seed. With --minutes, the default is one that nobody has run before: the time in
-    /// seconds.
+    /// The first seed. The default is the first one with rows of faults or, with --minutes, one that
+    /// nobody has run before: that one plus the time in seconds.
     #[arg(long, conflicts_with = "seed")]
     first: Option<u64>,
     /// Runs only this seed.
@@ -94,7 +95,7 @@ fn main() -> ExitCode {
     let limit = options.minutes.map(|minutes| Duration::from_secs_f64(minutes.max(0.0) * 60.0));
     let (first, count) = match (options.seed, limit) {
         (Some(seed), _) => (seed, 1),
-        (None, None) => (options.first.unwrap_or(1), options.seeds.unwrap_or(SEEDS)),
+        (None, None) => (options.first.unwrap_or(FIRST_SEED), options.seeds.unwrap_or(SEEDS)),
         (None, Some(_)) => {
             let count = options.seeds.unwrap_or(u64::MAX);
             (options.first.unwrap_or_else(fresh_seed), count)
@@ -153,7 +154,7 @@ fn end_if_a_seed_spins() {
 /// Returns a seed that nobody has run before.
 fn fresh_seed() -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    now.map_or(1, |since| since.as_secs())
+    FIRST_SEED + now.map_or(0, |since| since.as_secs())
 }
 
 /// Runs a seed, or runs it twice.

@@ -25,7 +25,7 @@ use crate::program::ends::Heirs;
 use crate::program::{Program, barriers, focus, locks, queue, values};
 use crate::world::World;
 use crate::world::faults::{Struck, afflict, afflict_again};
-use crate::world::plan::Plan;
+use crate::world::plan::{FIRST_SEED, Plan};
 
 /// How often the guards are asked for their state, beside each grant.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
@@ -114,14 +114,20 @@ fn start(seed: u64, cuts: &Cuts, faults: Option<Vec<Struck>>) -> Report {
 }
 
 /// Draws the world and the program of a run, without what is left out.
-pub fn drawn(draw: &mut Draw, cuts: &Cuts) -> (Plan, Program) {
+pub fn drawn(seed: u64, draw: &mut Draw, cuts: &Cuts) -> (Plan, Program) {
     let mut plan = Plan::draw(&mut draw.fork());
     let mut program = Program::draw(&mut draw.fork());
     if let Some(seed) = plan.blind {
         program.look_at_secrets(seed);
     }
+    if seed >= FIRST_SEED {
+        plan.draw_rows(seed);
+    }
     if let Some(seed) = plan.focus {
         focus::narrow(&mut plan, &mut program, seed);
+    }
+    if !plan.resumes() {
+        program.avoid_what_keepers_lack();
     }
     if plan.blind.is_none() {
         program.settle(draw);
@@ -141,7 +147,7 @@ pub fn drawn(draw: &mut Draw, cuts: &Cuts) -> (Plan, Program) {
 
 async fn run_world(seed: u64, cuts: &Cuts, faults: Option<Vec<Struck>>, log: Log) -> Run {
     let mut draw = Draw::new(seed);
-    let (plan, program) = drawn(&mut draw, cuts);
+    let (plan, program) = drawn(seed, &mut draw, cuts);
     let text = format!("{plan:#?}\n{program:#?}");
     let world = Arc::new(World::start(plan, program.clients.len(), &mut draw.fork()));
     log.write_to(&world.history, &world.server);
@@ -311,6 +317,7 @@ fn judge(run: Run, quiet: Range<Duration>, grown: i64) -> Report {
     requests.iter().for_each(|request| hash.add(request));
     commits.iter().for_each(|commit| hash.add(commit));
     let (deleted, traffic) = (world.strangers.deleted(), world.network.traffic());
+    let arrivals = world.network.arrivals();
     let sessions = world.sessions();
     let case = Case {
         plan: &world.plan,
@@ -320,6 +327,7 @@ fn judge(run: Run, quiet: Range<Duration>, grown: i64) -> Report {
         commits: &commits,
         sessions: &sessions,
         traffic: &traffic,
+        arrivals: &arrivals,
         deleted: &deleted,
         quiet,
         grown,
@@ -349,7 +357,7 @@ async fn join_all(tasks: &mut JoinSet<()>) {
     while tasks.join_next().await.is_some() {}
 }
 
-async fn within<T>(limit: Duration, future: impl Future<Output = T>) -> Option<T> {
+pub(crate) async fn within<T>(limit: Duration, future: impl Future<Output = T>) -> Option<T> {
     tokio::time::timeout(limit, future).await.ok()
 }
 

@@ -116,7 +116,7 @@ impl<T: FnMut(&str)> Search<T> {
     }
 
     fn leave_out_tasks(&mut self) {
-        let (_, program) = drawn(&mut Draw::new(self.seed), &self.shrunk.cuts);
+        let (_, program) = drawn(self.seed, &mut Draw::new(self.seed), &self.shrunk.cuts);
         let mut tasks = Vec::new();
         for (client, jobs) in program.clients.iter().enumerate() {
             let used = jobs.iter().enumerate().filter(|(_, jobs)| !jobs.is_empty());
@@ -140,7 +140,7 @@ impl<T: FnMut(&str)> Search<T> {
     }
 
     fn leave_out_parts(&mut self) {
-        let (plan, program) = drawn(&mut Draw::new(self.seed), &self.shrunk.cuts);
+        let (plan, program) = drawn(self.seed, &mut Draw::new(self.seed), &self.shrunk.cuts);
         let is_there = |part: &Part| match part {
             Part::Fault(kind) => plan.faults.contains(kind),
             Part::Latency => !plan.latency.is_zero(),
@@ -169,7 +169,7 @@ impl<T: FnMut(&str)> Search<T> {
     }
 
     fn lower_numbers(&mut self) {
-        let (plan, program) = drawn(&mut Draw::new(self.seed), &self.shrunk.cuts);
+        let (plan, program) = drawn(self.seed, &mut Draw::new(self.seed), &self.shrunk.cuts);
         for members in [1, 3] {
             let cuts = Cuts { members: Some(members), ..self.shrunk.cuts.clone() };
             if members < plan.members && self.keeps(cuts) {
@@ -209,7 +209,7 @@ impl<T: FnMut(&str)> Search<T> {
 
     /// Names no fault that would not happen anyway.
     fn tidy(&mut self) {
-        let (plan, _) = drawn(&mut Draw::new(self.seed), &self.shrunk.cuts);
+        let (plan, _) = drawn(self.seed, &mut Draw::new(self.seed), &self.shrunk.cuts);
         let is_left = |kind: &FaultKind| plan.faults.contains(kind);
         let possible = (1..)
             .zip(&self.faults)
@@ -224,7 +224,7 @@ impl<T: FnMut(&str)> Search<T> {
 impl Shrunk {
     /// Returns how large the run is, for people.
     pub fn size(&self, seed: u64) -> String {
-        let (plan, program) = drawn(&mut Draw::new(seed), &self.cuts);
+        let (plan, program) = drawn(seed, &mut Draw::new(seed), &self.cuts);
         format!(
             "{} runs: {} tasks, {} steps, {} members, {} faults, calm at {:?}",
             self.runs,
@@ -259,7 +259,7 @@ mod tests {
         let judge: Judge = needs_two_tasks_and_a_cut;
         let seed = (1..1_000).find(|seed| !judge(&run(*seed)).is_empty()).unwrap();
         let shrunk = shrink_by(seed, &Cuts::default(), 1_000, |_| (), judge).unwrap();
-        let (plan, program) = drawn(&mut Draw::new(seed), &shrunk.cuts);
+        let (plan, program) = drawn(seed, &mut Draw::new(seed), &shrunk.cuts);
         assert_eq!(program.tasks().count(), 2);
         assert_eq!(plan.faults, [FaultKind::Cut]);
         assert_eq!((plan.members, program.steps), (1, 1));

@@ -18,15 +18,22 @@ pub(super) async fn follow<F: Future<Output = ()>>(
     task: &mut Task,
     finished: &mut Pin<&mut F>,
 ) -> bool {
-    let is_tree = task.draw.chance(70);
-    let (root, builder) = if is_tree {
-        (TREE, Cache::tree(&task.client, TREE))
+    let mut aside = task.aside();
+    let (root, mut depth, mut builder) = if task.draw.chance(70) {
+        (TREE, usize::MAX, Cache::tree(&task.client, TREE))
     } else {
-        ("/tree/1", Cache::children(&task.client, "/tree/1"))
+        ("/tree/1", 1, Cache::children(&task.client, "/tree/1"))
     };
+    if aside.chance(20) {
+        depth = aside.size(0, 3);
+        builder = builder.max_depth(depth);
+    }
+    if aside.chance(20) {
+        builder = builder.reads_in_flight(aside.pick(&[1, 2, 200]));
+    }
     let Ok(mut cache) = builder.build() else { unreachable!("the options are valid") };
     let (id, from) = (task.id(), task.zxid());
-    let of = ViewOf::Tree(root, if is_tree { usize::MAX } else { 1 });
+    let of = ViewOf::Tree(root, depth);
     let shows = task.world.trouble.view(id, of, task.who.client, &task.life);
     // Whoever may not read something, or is told so, reads it again later.
     let reads_later =
@@ -70,7 +77,7 @@ pub(super) async fn follow<F: Future<Output = ()>>(
     if let Called::Done(()) = task.call_to_end("complete", root, last).await {
         let shown: Vec<Copied> = cache.iter().map(|(path, node)| copied(path, node)).collect();
         let mut real = Vec::new();
-        collect(&task.world, root, if is_tree { usize::MAX } else { 1 }, &mut real);
+        collect(&task.world, root, depth, &mut real);
         real.sort();
         if task.world.plan.is_blind(task.who.client) {
             // Servers do not tell this client of a znode that it may not read. It knows of one only

@@ -13,6 +13,7 @@ use super::task::{Called, Task};
 use super::trees::LEAF;
 use crate::draw::Draw;
 use crate::history::{Failure, What, Who};
+use crate::run::within;
 use crate::world::World;
 
 /// How a client ends.
@@ -31,6 +32,8 @@ pub enum EndKind {
 
 /// How long the tasks of a client that has ended with its session may go on with it.
 const HEIR_MS_MAX: u64 = 10_000;
+/// How long an end waits for a call.
+const CALL_AWAITED: Duration = Duration::from_secs(5);
 /// Chosen once, so that heirs are unrelated to who has one.
 const HEIR_SALT: u64 = 0x4e1f;
 
@@ -66,6 +69,9 @@ impl Ends {
             }
             let number = draw.size(0, tasks.len().saturating_sub(1));
             let draw = draw.fork();
+            if world.plan.has_rows && draw.clone().chance(60) {
+                after_a_begin(&world, number, draw.clone()).await;
+            }
             // A client without tasks is left out.
             let (Some((client, life)), Some(task)) = (world.clients.get(number), tasks.get(number))
             else {
@@ -91,6 +97,15 @@ impl Ends {
             }
         }
     }
+}
+
+/// Waits for a call of the client, so that the client ends in the middle of it.
+async fn after_a_begin(world: &World, client: usize, mut draw: Draw) {
+    let left = world.plan.calm_at.saturating_sub(world.history.now());
+    within(CALL_AWAITED.min(left), world.trouble.begun(client)).await;
+    let round_trip = u64::try_from(world.plan.round_trip_max().as_millis()).unwrap_or(1);
+    let later = draw.between(0, 3 * round_trip);
+    world.sleep(Duration::from_millis(later)).await;
 }
 
 /// Starts other clients in the places of those that have ended with their sessions.

@@ -69,8 +69,7 @@ pub fn narrow(plan: &mut Plan, program: &mut Program, seed: u64) {
     program.is_patient = draw.chance(20);
     program.is_quiet = false;
     plan.faults = (0..draw.size(1, 2)).map(|_| draw.pick(&FAULTS)).collect();
-    let is_possible = |kind: &FaultKind| plan.members > 1 || *kind != FaultKind::Partition;
-    plan.faults.retain(is_possible);
+    plan.faults.retain(|kind| is_possible(plan.members, *kind));
     plan.faults.dedup();
     plan.fault_pause = draw.ms(100, 3_000);
     plan.calm_at = draw.ms(10_000, 60_000);
@@ -84,6 +83,18 @@ pub fn narrow(plan: &mut Plan, program: &mut Program, seed: u64) {
     if newer.chance(LEASES_PERCENT) && jobs.iter().all(|job| matches!(job, Job::Lock(_))) {
         rely(plan, program, &mut newer);
     }
+    if plan.has_rows {
+        // Rows of one kind would be little else than that kind.
+        let third = newer.pick(&FAULTS);
+        if is_possible(plan.members, third) && !plan.faults.contains(&third) {
+            plan.faults.push(third);
+        }
+        plan.faults.push(FaultKind::Row);
+    }
+}
+
+fn is_possible(members: usize, kind: FaultKind) -> bool {
+    members > 1 || kind != FaultKind::Partition
 }
 
 /// Lets holders rely on leases that are as long as the servers permit, while their servers lose the

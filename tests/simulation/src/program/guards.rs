@@ -5,10 +5,13 @@ use std::future::{Future as _, IntoFuture as _, poll_fn};
 use std::pin::pin;
 
 use zk_recipes::{
-    CreateMode, FairLock, Guard, Holder, LockState, Multi, RwLock, kind::Kind, request_revocation,
+    Client, CreateMode, FairLock, Guard, Holder, LockState, Multi, RwLock, SettledClient,
+    kind::Kind, request_revocation,
 };
 
+use super::locks::ROOT;
 use super::task::Task;
+use super::values::MARKERS;
 use crate::history::{Id, Share, What};
 use crate::judges::liveness::patience;
 use crate::judges::patience::ASKED;
@@ -142,21 +145,49 @@ pub(super) async fn downgrade(task: &mut Task) {
     task.world.registry.look();
 }
 
+/// A client whose operations settle.
+struct Settled {
+    client: SettledClient,
+    /// Its paths are below this one.
+    root: &'static str,
+}
+
+impl Settled {
+    /// A handle with another root names the same lock in its own way.
+    fn of(client: &Client, is_rooted: bool) -> Self {
+        let root = if is_rooted { ROOT } else { "" };
+        let face = if is_rooted { client.rooted_at(root) } else { Ok(client.clone()) };
+        let client = face.and_then(|face| SettledClient::new(&face, MARKERS));
+        let Ok(client) = client else { unreachable!("the paths are valid") };
+        Self { client, root }
+    }
+}
+
 /// Takes a lock, and writes in transactions that only its holder may commit.
 async fn write_fenced(task: &mut Task) {
     let Some(guard) = acquire(task).await else { return };
     let _kept = granted(task, LOCK, Share::Alone, Some(guard.fencing_token().get()), &guard);
     for _ in 0..task.draw.size(1, 3) {
         task.hold().await;
-        let path = format!("/fenced-{}", task.id());
-        let multi = Multi::new().create(&path, "fenced", CreateMode::Persistent);
+        let mut aside = task.aside();
+        let settled = aside.chance(40).then(|| Settled::of(&task.client, aside.chance(50)));
+        let (root, own) =
+            (settled.as_ref().map_or("", |it| it.root), format!("/fenced-{}", task.id()));
+        let path = format!("{root}{own}");
+        let multi = Multi::new().create(&own, "fenced", CreateMode::Persistent);
         let (contender, token) = (guard.path().to_owned(), guard.fencing_token().get());
         task.push(What::Fenced { path: path.clone(), contender, token });
         if task.draw.chance(20) && task.expects(FaultKind::Deletion) {
             // The holder has had no time to notice it.
             task.world.strangers.delete_path(&task.world, guard.path());
         }
-        let told = task.call_within("transaction", &path, guard.transaction(multi)).await.told();
+        let told = match settled {
+            Some(Settled { client, .. }) => {
+                let committing = client.commit_under(&guard, multi);
+                task.call_within("commit_under", &path, committing).await.told()
+            }
+            None => task.call_within("transaction", &path, guard.transaction(multi)).await.told(),
+        };
         task.push(What::Wrote { path, told });
     }
     if task.draw.chance(30) {

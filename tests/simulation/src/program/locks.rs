@@ -11,6 +11,7 @@ use zk_recipes::{
     Acquire, AtRiskPolicy, Election, ExclusiveLock, FairLock, Guard, LockError, LockState,
     MultiLock, NamedLocks, RwLock, Semaphore, TryAcquire,
 };
+use zk_tests::options::Drawn;
 
 use super::task::Task;
 use crate::history::{Share, What};
@@ -76,10 +77,8 @@ type Acquiring<K> = Pin<Box<dyn Future<Output = Result<Option<Guard<K>>, LockErr
 /// Builds a lock of this kind, takes it, keeps it for a while and gives it back.
 pub(super) async fn use_lock(task: &mut Task, kind: LockKind) {
     let client = task.client.clone();
-    let check = task.draw.pick(&[Some(Duration::from_secs(30)), None]);
-    let check = if task.aside().chance(30) { Some(Duration::from_secs(7)) } else { check };
-    let policy =
-        task.draw.pick(&[AtRiskPolicy::GoOn, AtRiskPolicy::GoOn, AtRiskPolicy::TreatAsLost]);
+    let options = Drawn::new(&mut task.draw);
+    let policy = options.at_risk;
     let path = task.draw.pick(&["/locks/a", "/locks/b"]);
     match kind {
         LockKind::Fair => {
@@ -91,15 +90,14 @@ pub(super) async fn use_lock(task: &mut Task, kind: LockKind) {
             {
                 (face, own, used.root) = (rooted, rest, ROOT);
             }
-            let built = FairLock::builder(&face, own)
-                .and_then(|lock| lock.watch_check(check).at_risk(policy).build());
+            let built = FairLock::builder(&face, own).and_then(|lock| options.set(lock).build());
             let Ok(lock) = built else { unreachable!("the options are valid") };
             take(task, &used, || lock.acquire(), || lock.try_acquire()).await;
         }
         LockKind::Exclusive => {
             let path = EXCLUSIVE;
-            let built = ExclusiveLock::builder(&client, path)
-                .and_then(|lock| lock.watch_check(check).at_risk(policy).build());
+            let built =
+                ExclusiveLock::builder(&client, path).and_then(|lock| options.set(lock).build());
             let Ok(lock) = built else { unreachable!("the options are valid") };
             take(
                 task,
@@ -111,8 +109,7 @@ pub(super) async fn use_lock(task: &mut Task, kind: LockKind) {
         }
         LockKind::ReadWrite => {
             let path = "/rw";
-            let built = RwLock::builder(&client, path)
-                .and_then(|lock| lock.watch_check(check).at_risk(policy).build());
+            let built = RwLock::builder(&client, path).and_then(|lock| options.set(lock).build());
             let Ok(lock) = built else { unreachable!("the options are valid") };
             if task.draw.chance(60) {
                 let (acquire, attempt) = (|| lock.read(), || lock.try_read());
@@ -130,7 +127,7 @@ pub(super) async fn use_lock(task: &mut Task, kind: LockKind) {
         LockKind::Semaphore => {
             let path = "/semaphore";
             let built = Semaphore::builder(&client, path)
-                .and_then(|lock| lock.permits(PERMITS).watch_check(check).at_risk(policy).build());
+                .and_then(|lock| options.set(lock.permits(PERMITS)).build());
             let Ok(lock) = built else { unreachable!("the options are valid") };
             let share = Share::Permit(usize::try_from(PERMITS).unwrap_or(1));
             take_unfenced(
@@ -143,8 +140,7 @@ pub(super) async fn use_lock(task: &mut Task, kind: LockKind) {
         }
         LockKind::Election => {
             let path = "/election";
-            let built = Election::builder(&client, path)
-                .and_then(|lock| lock.watch_check(check).at_risk(policy).build());
+            let built = Election::builder(&client, path).and_then(|lock| options.set(lock).build());
             let Ok(lock) = built else { unreachable!("the options are valid") };
             if task.aside().chance(10) {
                 return ask_for_the_leader(task, path, &lock).await;

@@ -72,6 +72,7 @@ impl Named for LockError {
 impl Named for RecipeError {
     fn failure(&self) -> Failure {
         match self {
+            Self::ChrootMissing { .. } => Failure::NoRoot,
             Self::Closed => Failure::Closed,
             Self::Refused { code, .. } => Failure::Refused(code.0),
             Self::SessionExpired => Failure::SessionExpired,

@@ -25,8 +25,6 @@ const HASTY_MS: [u64; 4] = [10, 10, 100, 2_000];
 const LONG_MS: (u64, u64) = (5_000, 40_000);
 /// The longest timeouts of calls that give something up, or prove something.
 const SHORT_MS: [u64; 4] = [1, 50, 1_000, 20_000];
-/// Chosen once, so that what was added last draws nothing that others draw.
-const ASIDE_SALT: u64 = 0xa51de;
 /// The longest timeout of a call that only another call can end.
 pub const TIMEOUT_MAX: Duration = Duration::from_secs(20);
 
@@ -121,6 +119,15 @@ impl Task {
             };
             return self.call_until(name, on, timeout, polls, future, cut_off).await;
         }
+        if self.world.plan.has_rows && !self.drops_nothing && self.draw.chance(60) {
+            let (after, client) = (self.draw.ms(0, 300), self.who.client);
+            let world = Arc::clone(&self.world);
+            let given_up = async move {
+                world.trouble.given_up(client).await;
+                world.sleep(after).await;
+            };
+            return self.call_until(name, on, timeout, polls, future, given_up).await;
+        }
         self.call_until(name, on, timeout, polls, future, std::future::pending()).await
     }
 
@@ -142,7 +149,7 @@ impl Task {
 
     /// Returns draws of their own for what was added last, so that the others stay what they were.
     pub fn aside(&self) -> Draw {
-        Draw::new(self.draw.clone().seed() ^ ASIDE_SALT)
+        self.draw.aside()
     }
 
     /// Awaits a call of the library and records how it has ended.
@@ -336,11 +343,12 @@ impl Task {
         self.world.server.zxid().0
     }
 
-    /// Returns whether the client of this task keeps a lease: it is to keep one, and the servers have
-    /// granted a session timeout that is long enough.
+    /// Returns whether the client of this task keeps a lease: it is to keep one, the servers are no
+    /// Keepers, and they have granted a session timeout that is long enough.
     fn has_lease(&self) -> bool {
         let lease = self.world.plan.lease(self.who.client).unwrap_or_default();
-        self.world.has_lease(self.who.client) && lease.timeout_min() <= self.client.status().timeout
+        let is_possible = self.world.has_lease(self.who.client) && self.world.plan.resumes();
+        is_possible && lease.timeout_min() <= self.client.status().timeout
     }
 
     /// Returns the session that a guard of this task relies on, and its client, if that keeps a

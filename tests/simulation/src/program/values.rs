@@ -220,6 +220,8 @@ async fn watch_tree(task: &mut Task, client: &Client, path: &str, timeout: Optio
         _ => znode_text((stat.czxid.0, stat.mzxid.0)),
     });
     shows.show(path, Some(seen.unwrap_or_else(|| "nothing".to_owned())));
+    // Servers do not tell this client of a znode that it may not read.
+    shows.leave_alone(task.world.plan.is_blind(task.who.client));
     let is_told = tokio::select! {
         biased;
         // Whatever it is told, it has watched.
