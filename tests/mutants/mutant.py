@@ -112,10 +112,18 @@ def parse(name, text):
 def changed(name, edits, source):
     """Returns the files that a mutant changes, as a table of paths and texts. `source` returns the
     text of a path, and its tokens."""
-    places, texts = {}, {}
+    return {
+        file: replaced(source(file)[0], found)
+        for file, found in places(name, edits, source).items()
+    }
+
+
+def places(name, edits, source):
+    """Returns what a mutant replaces in each file, sorted: the begin, the end and the new text."""
+    found_in = {}
     for edit in edits:
         try:
-            texts[edit.file], tokens = source(edit.file)
+            _, tokens = source(edit.file)
         except FileNotFoundError:
             raise Bad(f"{name}: there is no {edit.file}") from None
         wanted = tokenized(edit.chosen(REMOVED, KEPT))
@@ -129,16 +137,22 @@ def changed(name, edits, source):
                 f"{name}: the text to find at line {edit.number} occurs {len(found)} times in "
                 f"{edit.file}, not once: {edit.chosen(REMOVED, KEPT).strip()}"
             )
-        places.setdefault(edit.file, []).extend(replacements(edit, found[0]))
-    for file, edits_of_file in places.items():
+        found_in.setdefault(edit.file, []).extend(replacements(edit, found[0]))
+    for file, edits_of_file in found_in.items():
         edits_of_file.sort(key=lambda place: place[:2])
         for (_, end, _), (begin, _, _) in zip(edits_of_file, edits_of_file[1:]):
             if begin < end:
                 raise Bad(f"{name}: two edits of {file} overlap")
-        for begin, end, put in reversed(edits_of_file):
-            text = texts[file]
-            texts[file] = text[:begin] + put + text[end:]
-    return texts
+    return found_in
+
+
+def replaced(text, edits, begin=0, end=None):
+    """Returns a part of a text with sorted edits."""
+    parts = []
+    for first, last, put in edits:
+        parts += [text[begin:first], put]
+        begin = last
+    return "".join(parts) + text[begin:end]
 
 
 def replacements(edit, found):
