@@ -67,7 +67,7 @@ impl Fight {
         );
         let log = Path::new(build.folder).join(name);
         fs::write(&log, "").expect("the log can be written");
-        if contest.is_shared {
+        if contest.is_numbered {
             // The directory is not a container, because the server may delete a container while it
             // is empty, and the sequence numbers of the znodes must keep growing.
             let client = fixture.client().await;

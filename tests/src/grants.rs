@@ -28,6 +28,10 @@ pub struct Contest {
     pub is_queued: bool,
     /// Whether a holder may continue as a reader.
     pub has_downgrade: bool,
+    /// Whether sequence numbers order some of the contenders, which have no fencing token. These
+    /// numbers start again at 0 when the server deletes the directory, so the directory has to
+    /// stay.
+    pub is_numbered: bool,
 }
 
 impl Contest {
@@ -39,6 +43,7 @@ impl Contest {
             is_shared: C::IS_SHARED,
             is_queued: C::MARK.is_some(),
             has_downgrade: C::HAS_DOWNGRADE || C::Rival::HAS_DOWNGRADE,
+            is_numbered: !C::IS_FENCED,
         }
     }
 
@@ -326,8 +331,8 @@ impl Tenure<'_> {
         if !contest.is_shared {
             return self.grant.token;
         }
-        // Readers have no token. The sequence number of the znode works as well, because the
-        // directory is not deleted during the run.
+        // Readers have no token. The sequence number of the znode works as well, because
+        // `is_numbered` keeps the directory.
         let path = &self.grant.detail;
         let digits = path.len().checked_sub(SEQUENCE_DIGITS).and_then(|at| path.get(at..));
         // The first sequence number is 0, but 0 must be lower than all places.

@@ -1,5 +1,6 @@
 //! The test harness that the suites share.
 
+pub mod access;
 pub mod bare;
 pub mod cancel;
 pub mod capture;
@@ -7,17 +8,21 @@ pub mod case;
 pub mod dead_host;
 pub mod delayed;
 pub mod diagram;
+pub mod draw;
 pub mod ensemble;
 pub mod fight;
 pub mod grants;
 pub mod lock;
 pub mod lockstep;
 pub mod meter;
+pub mod options;
+pub mod orders;
 pub mod outage;
 pub mod page;
 pub mod picture;
 pub mod proxy;
 pub mod random;
+pub mod recipes;
 pub mod referee;
 pub mod scene;
 pub mod standing;

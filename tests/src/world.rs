@@ -7,8 +7,9 @@
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Once};
 use std::time::Duration;
@@ -17,13 +18,14 @@ use jute_codec::{ErrorCode, OpCode, SessionId, Zxid};
 use tokio::io::DuplexStream;
 use tokio::time::Instant;
 use zk_recipes::{Client, ClientBuilder, Clock, FairLock, Guard, Lease, RwLock};
-use zk_session::SESSION_TIMEOUT_DEFAULT;
 use zk_session::recipe::Session;
+use zk_session::{Host, SESSION_TIMEOUT_DEFAULT};
 use zk_testserver::{
     Action, At, Fault, Filter, Outcome, ServerConfig, ServerVersion, TestServer, Until,
 };
 
 use crate::case::{Case, LOCK, marks, number};
+use crate::delayed::delayed;
 use crate::meter::{Counted, Meter, Pace, Total};
 
 /// Session timeout of the clients, unless a test sets another one.
@@ -183,6 +185,16 @@ impl World {
                 async move { Ok(meter.stream(world.connect().await?)) }
             });
         options(builder).connect().await.expect("nothing goes wrong before the test begins")
+    }
+
+    /// Connects a client whose requests and replies take this long. They are not counted.
+    pub async fn far_client(&self, seed: u64, delay: Duration) -> Client {
+        let connector = self.server.connector();
+        let transport = move |host: Host| {
+            let connecting = connector(host);
+            async move { Ok(delayed(connecting.await?, delay)) }
+        };
+        self.client_with(seed, |builder| builder.transport(transport)).await
     }
 
     /// Connects to the server. A [`black_hole`](Self::black_hole) must end first.
@@ -440,13 +452,22 @@ pub fn run<T>(future: impl Future<Output = T>) -> T {
 ///
 /// If the run takes more than `patience`, or a task has panicked.
 pub fn run_within<T>(patience: Duration, future: impl Future<Output = T>) -> T {
+    let mut future = pin!(future);
+    let mut output = None;
+    let finished = poll_fn(|cx| future.as_mut().poll(cx).map(|done| output = Some(done)));
+    drive(patience, pin!(finished));
+    output.expect("the future has ended")
+}
+
+/// This is not generic, because a copy of the runtime for each test would take half the time in which a
+/// suite is built.
+fn drive(patience: Duration, future: Pin<&mut dyn Future<Output = ()>>) {
     count_panics();
     PANICS.set(0);
-    let output = runtime().block_on(async {
-        tokio::time::timeout(patience, future).await.expect("the run hangs, in virtual time")
+    runtime().block_on(async {
+        tokio::time::timeout(patience, future).await.expect("the run hangs, in virtual time");
     });
     assert_eq!(PANICS.get(), 0, "a task has panicked");
-    output
 }
 
 /// Creates a runtime of one thread with a paused clock.

@@ -6,7 +6,7 @@ use std::fmt;
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use jute_codec::{
-    ConnectRequest, ConnectResponse, ErrorCode, MultiOp, MultiResult, OpCode, Reader, Record as _,
+    ConnectRequest, ConnectResponse, ErrorCode, MultiResult, OpCode, Reader, Record as _,
     ReplyHeader, Request, RequestHeader, Response, SessionId, WatcherEvent, xid,
 };
 
@@ -167,27 +167,13 @@ impl fmt::Display for Message {
     }
 }
 
+/// Returns the path of a request; that of the first operation if it is a multi.
 fn path(request: &Request) -> Option<&str> {
-    Some(match request {
-        Request::AddWatch(request) => &request.path,
-        Request::CheckWatches(request) | Request::RemoveWatches(request) => &request.path,
-        Request::Create(request) => &request.path,
-        Request::Delete(request) => &request.path,
-        Request::Exists(request)
-        | Request::GetChildren(request)
-        | Request::GetChildren2(request)
-        | Request::GetData(request) => &request.path,
-        Request::GetAcl(path) | Request::GetAllChildrenNumber(path) | Request::Sync(path) => path,
-        Request::Multi(ops) => match ops.first()? {
-            MultiOp::Check(check) => &check.path,
-            MultiOp::Create(create) => &create.path,
-            MultiOp::Delete(delete) => &delete.path,
-            MultiOp::SetData(set_data) => &set_data.path,
-        },
-        Request::SetAcl(request) => &request.path,
-        Request::SetData(request) => &request.path,
-        _ => return None,
-    })
+    let first = match request {
+        Request::Multi(_) => request.paths().into_iter().next(),
+        one => one.path(),
+    };
+    first.map(|path| &**path)
 }
 
 fn failure(results: &[MultiResult]) -> ErrorCode {
