@@ -4,6 +4,7 @@ use jute_codec::{OpCode, Zxid};
 use zk_recipes::{ExclusiveLock, LockError, LockState, LostReason, Released};
 use zk_tests::case::Case as _;
 use zk_tests::meter::Pace;
+use zk_tests::page;
 use zk_tests::scene::{
     FIRST, SECOND, THIRD, at_op, create_directory, granted_now, ops, release, requests_of, session,
     spawn,
@@ -28,6 +29,7 @@ fn an_uncontended_acquire_is_one_flight_of_two_requests_and_a_release_one_delete
         let requests = world.server.requests();
         assert_eq!(ops(&requests), [CREATE, READ], "{}", world.trace());
         assert_eq!(requests[0].at, requests[1].at, "one flight");
+        page::check_round_trips("recipes/exclusive.md", "acquire, free", 1, &ops(&requests));
         // The client already watches its znode, and sends nothing else.
         sleep_ms(50_000).await;
         assert_eq!(world.server.requests().len(), 2, "{}", world.trace());
@@ -60,7 +62,9 @@ fn try_acquire_is_one_read_if_the_lock_is_busy_and_an_acquire_if_it_is_not() {
         let zxid = world.server.zxid();
         assert!(ExclusiveLock::of(&client).try_acquire().await.expect("it can be read").is_none());
         sleep_ms(1_000).await;
-        assert_eq!(ops(&requests_of(&world, session(&client))), [READ], "{}", world.trace());
+        let sent = ops(&requests_of(&world, session(&client)));
+        assert_eq!(sent, [READ], "{}", world.trace());
+        page::check_requests("recipes/exclusive.md", "`try_acquire`, taken", &sent, 0);
         assert_eq!(world.server.zxid(), zxid, "nothing was written");
         assert_eq!(world.server.watch_count(), 1, "of the holder");
         release(held).await;

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use jute_codec::OpCode;
+use zk_recipes::FairLock;
 use zk_tests::case::LOCK;
 use zk_tests::meter::Pace;
-use zk_tests::world::{World, run, sleep_ms};
+use zk_tests::page;
+use zk_tests::world::{World, run, run_within, sleep_ms};
 use zk_testserver::Action;
 
 use crate::{
@@ -27,12 +29,19 @@ fn an_uncontended_acquire_is_one_flight_of_two_requests() {
         let requests = requests_of(&world, id);
         assert_eq!(ops(&requests), [OpCode::CREATE2, OpCode::GET_CHILDREN]);
         assert_eq!(requests[0].at, requests[1].at, "one flight");
+        let sent = ops(&requests);
+        page::check_round_trips("recipes/fair.md", "acquire, nobody ahead", 1, &sent);
+        // An election is the same queue.
+        page::check_round_trips("recipes/election.md", "campaign, nobody leads", 1, &sent);
+        page::check_text("performance.md", "| acquire a free lock | {} round trip |", &[1]);
         assert_eq!(requests[1].path.as_deref(), Some(LOCK));
         sleep_ms(99).await;
         assert_eq!(requests_of(&world, id).len(), 2, "nothing more\n{}", world.trace());
         release(guard).await;
         let requests = requests_of(&world, id);
         assert_eq!(ops(&requests[2..]), [OpCode::DELETE]);
+        page::check_text("performance.md", "| release it | {} round trip |", &[1]);
+        page::check_text("performance.md", "again and again | {} round trips |", &[1 + 1]);
         sleep_ms(60_000).await;
         assert_eq!(world.server.requests().len(), 3, "nothing behind\n{}", world.trace());
     });
@@ -118,12 +127,22 @@ fn a_hand_off_in_a_longer_queue_is_a_grant_without_a_request_too() {
         }
         for (place, waiter) in waiters.into_iter().enumerate() {
             world.server.clear_requests();
+            let before = clients[place + 1].stats().watch_events;
             release(guard).await;
             guard = granted_now(&world, waiter).await;
             let own = requests_of(&world, session(&clients[place + 1]));
             assert_eq!(ops(&own), [], "{}", world.trace());
+            let events = (clients[place + 1].stats().watch_events - before) as usize;
             sleep_ms(100).await;
             let lists = usize::from((1..4).contains(&place));
+            if lists > 0 {
+                let row = "| hand-over | {} event, and {} list in the background, however many";
+                page::check_text("recipes/fair.md", row, &[events, lists]);
+                let row = "| change of the leader | {} event for the next candidate;";
+                page::check_text("recipes/election.md", row, &[events]);
+                let row = "| {} delete, and {} event that grants it |";
+                page::check_text("performance.md", row, &[1, events]);
+            }
             let third = clients.get(place + 2).map(|third| requests_of(&world, session(third)));
             let expected = &[OpCode::GET_CHILDREN][..lists];
             assert_eq!(ops(&third.unwrap_or_default()), expected, "{place}\n{}", world.trace());
@@ -293,6 +312,66 @@ fn a_waiter_and_a_holder_send_nothing_while_nothing_happens() {
     });
 }
 
+/// A waiter checks what it watches, in case an event was lost.
+#[test]
+fn a_long_wait_costs_two_small_reads_at_each_check() {
+    const EVERY: usize = 30;
+    run_within(Duration::from_secs(1_000), async {
+        let world = World::new();
+        let (other, held) = holder(&world, SECOND).await;
+        let mut clients = vec![other];
+        let mut waiters = Vec::new();
+        for seed in 10..15 {
+            let client = world.client(seed).await;
+            let lock = FairLock::new(&client, LOCK).expect("the path is valid");
+            waiters.push(queue_up(&world, &lock).await);
+            clients.push(client);
+        }
+        sleep_ms(1_000).await;
+        world.server.clear_requests();
+        sleep_ms(600_000).await;
+        for client in &clients[1..] {
+            let sent = requests_of(&world, session(client));
+            assert!(sent.iter().all(|it| it.op == OpCode::GET_DATA), "{}", world.trace());
+            let checks: Vec<_> = sent.chunk_by(|one, next| one.at == next.at).collect();
+            let reads = checks.iter().map(|reads| reads.len()).max().expect("it checks");
+            for (one, next) in checks.iter().zip(&checks[1..]) {
+                // Each interval is up to a quarter longer.
+                let seconds = (next[0].at - one[0].at).as_secs_f64();
+                assert!((EVERY as f64..=EVERY as f64 * 1.25).contains(&seconds), "{seconds} s");
+            }
+            let row = "| waiting | {} small reads every {} s (`watch_check`) |";
+            page::check_text("recipes/fair.md", row, &[reads, EVERY]);
+        }
+        for waiter in waiters {
+            waiter.abort();
+        }
+        release(held).await;
+        world.check_clean(&clients.iter().collect::<Vec<_>>()).await;
+    });
+}
+
+#[test]
+fn each_waiter_lengthens_a_list_by_as_much_as_the_page_says() {
+    run(async {
+        let world = World::new();
+        let (client, held) = holder(&world, FIRST).await;
+        let lock = World::lock(&client);
+        let listed = async || {
+            let before = world.traffic();
+            lock.contenders().await.expect("they can be listed");
+            world.traffic().since(before).listed as usize
+        };
+        let before = listed().await;
+        let waiter = queue_up(&world, &lock).await;
+        let bytes = listed().await - before;
+        page::check_text("performance.md", "which is {} bytes for each waiter", &[bytes]);
+        waiter.abort();
+        release(held).await;
+        world.check_clean(&[&client]).await;
+    });
+}
+
 #[test]
 fn try_acquire_of_a_busy_lock_is_one_read() {
     run(async {
@@ -303,7 +382,10 @@ fn try_acquire_of_a_busy_lock_is_one_read() {
         assert!(World::lock(&client).try_acquire().await.expect("it can be read").is_none());
         sleep_ms(1_000).await;
         let requests = requests_of(&world, session(&client));
-        assert_eq!(ops(&requests), [OpCode::GET_CHILDREN], "{}", world.trace());
+        let sent = ops(&requests);
+        assert_eq!(sent, [OpCode::GET_CHILDREN], "{}", world.trace());
+        let row = "`try_acquire` of a lock that is held";
+        page::check_requests("performance.md", row, &sent, 0);
         assert_eq!(world.server.zxid(), zxid, "nothing was written");
         release(held).await;
         world.check_clean(&[&client, &other]).await;

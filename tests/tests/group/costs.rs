@@ -1,14 +1,20 @@
 //! The requests of each common path, counted at the server, as the page of the group lists them.
 
+use std::time::Duration;
+
 use jute_codec::OpCode;
 use zk_recipes::GroupChange;
 use zk_tests::meter::Pace;
+use zk_tests::page;
 use zk_tests::scene::{FIRST, SECOND, sent_since, session};
 use zk_tests::world::{World, run, sleep_ms};
 
 use crate::{
     changes, check_clean, create_directory, group, join, refuse_persistent_watches, watch,
 };
+
+/// How long requests and replies of a client that is far away take.
+const DELAY: Duration = Duration::from_millis(1);
 
 const CREATE: OpCode = OpCode::CREATE2;
 const TEST: OpCode = OpCode::EXISTS;
@@ -26,7 +32,9 @@ fn a_join_is_one_flight_a_change_one_and_a_leave_one_delete() {
         let client = world.client(FIRST).await;
         world.server.clear_requests();
         let membership = join(&client, "a", "1").await;
-        assert_eq!(sent_since(&world, &client), [CREATE, TEST]);
+        let sent = sent_since(&world, &client);
+        assert_eq!(sent, [CREATE, TEST]);
+        page::check_round_trips("recipes/group.md", "join", 1, &sent);
         membership.set_data("2").await.expect("it may be written");
         assert_eq!(sent_since(&world, &client), [WRITE, TEST]);
         // Nothing happens, so nothing is sent.
@@ -111,6 +119,11 @@ fn a_watch_costs_what_its_documentation_says() {
                 (true, false) => listed(2),
             };
             assert_eq!(sent_since(&world, &client), left);
+            if !is_old && watches_data {
+                let row = "| a member joins or changes its data | {} read of each watch; {} if it leaves |";
+                page::check_text("recipes/group.md", row, &[joined.len(), left.len()]);
+                page::check_text("recipes/group.md", row, &[expected.len(), left.len()]);
+            }
 
             // After a lost connection, the members whose data are watched are not read.
             world.server.disconnect_all();
@@ -137,6 +150,26 @@ fn a_watch_costs_what_its_documentation_says() {
             check_clean(&world, &[&client, &other]).await;
         });
     }
+}
+
+#[test]
+fn a_watch_starts_within_three_round_trips() {
+    run(async {
+        let world = World::new();
+        create_directory(&world);
+        let (near, far) = (world.client(SECOND).await, world.far_client(FIRST, DELAY).await);
+        let members = [join(&near, "a", "1").await, join(&near, "b", "1").await];
+        let begun = far.now();
+        let mut watch = watch(&far, true);
+        for _ in &members {
+            watch.next().await.expect("it may be read");
+        }
+        let round_trips = far.now().saturating_since(begun).as_millis() / (2 * DELAY).as_millis();
+        let row = "| start of a watch, *n* members | {} round trips and *n* reads |";
+        page::check_text("recipes/group.md", row, &[round_trips as usize]);
+        drop((members, watch));
+        check_clean(&world, &[&near, &far]).await;
+    });
 }
 
 /// Returns whether the client sends this request by itself after a reconnect.

@@ -11,6 +11,7 @@ use zk_recipes::{
 };
 use zk_tests::case::{Case, Writer};
 use zk_tests::for_each_lock;
+use zk_tests::options::each_option_has_its_effect;
 use zk_tests::scene::{FIRST, SECOND, at_op, hold, partition, release, session, spawn};
 use zk_tests::world::{World, run, sleep_ms};
 use zk_testserver::Action;
@@ -21,6 +22,7 @@ for_each_lock! {
         an_acquire_polled_by_reference_keeps_its_place,
         closing_the_client_loses_the_lock_first_and_a_release_says_so,
         a_guard_keeps_the_session_when_the_last_handle_is_gone,
+        each_option_has_its_effect,
     ]
     #[test] queues: [
         a_transaction_is_committed_while_the_lock_is_held,

@@ -3,7 +3,6 @@
 
 mod at_risk;
 mod contenders;
-mod idle;
 mod kinds;
 mod phases;
 mod proofs;

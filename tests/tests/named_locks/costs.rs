@@ -5,6 +5,7 @@ use std::time::Duration;
 use jute_codec::OpCode;
 use zk_recipes::{Client, ErrorCode};
 use zk_tests::case::LOCK;
+use zk_tests::page;
 use zk_tests::scene::{
     FIRST, SECOND, at_request, granted_now, ops, release, requests_of, session, start_waiting,
 };
@@ -40,10 +41,14 @@ fn an_acquire_and_a_release_are_one_round_trip_each_although_the_directory_comes
             let slow = Action::Delay(Duration::from_millis(5));
             world.server.inject(at_request(session(&client), 0, slow.clone()));
             let guard = hold(&lock).await;
-            assert_eq!(flight(&world, &client), [MAKE, OpCode::CREATE2, LIST]);
+            let sent = flight(&world, &client);
+            assert_eq!(sent, [MAKE, OpCode::CREATE2, LIST]);
+            page::check_round_trips("recipes/named_locks.md", "acquire, free", 1, &sent);
             world.server.inject(at_request(session(&client), 0, slow));
             release(guard).await;
-            assert_eq!(flight(&world, &client), [OpCode::DELETE, OpCode::DELETE]);
+            let sent = flight(&world, &client);
+            assert_eq!(sent, [OpCode::DELETE, OpCode::DELETE]);
+            page::check_round_trips("recipes/named_locks.md", "release", 1, &sent);
             assert_eq!(world.server.stat(LOCK), None);
         }
         world.check_clean(&[&client]).await;

@@ -1,6 +1,7 @@
 //! The requests of each common path, counted at the server, as the page of presences lists them.
 
 use jute_codec::OpCode;
+use zk_tests::page;
 use zk_tests::scene::{FIRST, sent_since, session};
 use zk_tests::world::{World, run, sleep_ms};
 
@@ -17,9 +18,15 @@ fn each_step_is_one_flight_and_idle_hours_cost_nothing() {
         let client = world.client(FIRST).await;
         world.server.clear_requests();
         let presence = begin(&client, "1").await;
-        assert_eq!(sent_since(&world, &client), [CREATE, TEST]);
+        let begun = sent_since(&world, &client);
+        assert_eq!(begun, [CREATE, TEST]);
         presence.set_data("2").await.expect("it may be written");
-        assert_eq!(sent_since(&world, &client), [OpCode::SET_DATA, TEST]);
+        let changed = sent_since(&world, &client);
+        assert_eq!(changed, [OpCode::SET_DATA, TEST]);
+        for sent in [begun, changed] {
+            let row = "begin, `set_data`, back again";
+            page::check_round_trips("recipes/presence.md", row, 1, &sent);
+        }
         sleep_ms(100_000).await;
         assert!(sent_since(&world, &client).is_empty());
         assert!(world.server.admin_delete(PATH));

@@ -6,6 +6,7 @@ use jute_codec::{OpCode, SessionId};
 use zk_recipes::LockState;
 use zk_tests::case::LOCK;
 use zk_tests::meter::Pace;
+use zk_tests::page;
 use zk_tests::scene::{FIRST, SECOND, at_op, ops, requests_of, session};
 use zk_tests::world::{World, run, sleep_ms};
 use zk_testserver::Action;
@@ -30,6 +31,8 @@ fn an_uncontended_acquire_is_one_flight_of_two_requests() {
             let requests = requests_of(&world, id);
             assert_eq!(ops(&requests), [OpCode::CREATE2, OpCode::GET_CHILDREN]);
             assert_eq!(requests[0].at, requests[1].at, "one flight");
+            let row = "acquire, nobody in the way";
+            page::check_round_trips("recipes/rwlock.md", row, 1, &ops(&requests));
             assert_eq!(requests[1].path.as_deref(), Some(LOCK));
             held.release().await;
             let requests = requests_of(&world, id);
@@ -77,6 +80,7 @@ fn a_queued_acquire_is_two_flights_and_a_hand_off_one_list() {
             let guard = granted_now(&world, waiter).await;
             let requests = requests_of(&world, id);
             assert_eq!(ops(&requests), [OpCode::GET_CHILDREN], "{}", world.trace());
+            page::check_text("recipes/rwlock.md", "| hand-over | {} list;", &[requests.len()]);
             assert_eq!(guard.state(), LockState::Held);
             sleep_ms(5_000).await;
             assert_eq!(requests_of(&world, id).len(), 1, "it is watched already");

@@ -12,7 +12,7 @@ use zk_recipes::{
     Acl, AtRiskPolicy, DowngradeError, ErrorCode, LockError, LockState, LostReason, OpError,
     Outcome, Permissions, Role, RwLock, SessionId, Time, WriteGuard,
 };
-use zk_session::machine::Reply;
+use zk_session::recipe::Reply;
 use zk_tests::case::LOCK;
 use zk_tests::scene::{
     FIRST, SECOND, at_op, at_request, partition, pauses_ms, place_of, release, session, spawn,
@@ -453,6 +453,7 @@ fn view() -> SessionView {
         is_running_out: false,
         lapses: 0,
         has_expired: false,
+        has_left_session: false,
         seed: 0,
     }
 }

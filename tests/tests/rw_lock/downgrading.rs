@@ -107,7 +107,9 @@ fn a_downgrade_is_one_request_and_the_release_behind_it_another() {
             world.server.clear_requests();
             let reading = guard.downgrade().await.expect("the lock is held");
             let id = session(&client);
-            assert_eq!(ops(&requests_of(&world, id)), [OpCode::MULTI], "{}", world.trace());
+            let sent = ops(&requests_of(&world, id));
+            assert_eq!(sent, [OpCode::MULTI], "{}", world.trace());
+            zk_tests::page::check_requests("recipes/rwlock.md", "downgrade", &sent, 0);
             release(reading).await;
             let expected = [OpCode::MULTI, OpCode::DELETE];
             assert_eq!(ops(&requests_of(&world, id)), expected, "{}", world.trace());

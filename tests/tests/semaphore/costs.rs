@@ -3,8 +3,10 @@
 use std::collections::VecDeque;
 
 use jute_codec::OpCode;
+use zk_recipes::Semaphore;
 use zk_tests::case::LOCK;
 use zk_tests::meter::Pace;
+use zk_tests::page;
 use zk_tests::scene::{FIRST, SECOND, granted_now, release, requests_of, sent_since, session};
 use zk_tests::world::{World, run, sleep_ms};
 
@@ -12,6 +14,8 @@ use crate::{create_directory, hold, queue_up, semaphore};
 
 const LIST: OpCode = OpCode::GET_CHILDREN;
 const READ: OpCode = OpCode::GET_DATA;
+
+const PAGE: &str = "recipes/semaphore.md";
 
 /// A world in which the semaphore has this number of permits. Its clients may be busy, because some
 /// of them are a crowd.
@@ -32,7 +36,10 @@ fn an_uncontended_acquire_is_one_flight_and_a_release_one_delete() {
             let guard = hold(&semaphore).await;
             let sent = requests_of(&world, session(&client));
             assert!(sent.iter().all(|request| request.at == sent[0].at), "one flight");
-            assert_eq!(sent_since(&world, &client), [OpCode::CREATE2, LIST, READ]);
+            let sent = sent_since(&world, &client);
+            assert_eq!(sent, [OpCode::CREATE2, LIST, READ]);
+            let row = "acquire, a permit is free";
+            page::check_round_trips("recipes/semaphore.md", row, 1, &sent);
             release(guard).await;
             assert_eq!(sent_since(&world, &client), [OpCode::DELETE]);
         }
@@ -114,6 +121,100 @@ fn a_hand_over_is_one_list_and_one_read() {
     });
 }
 
+/// The waiters that watch the holder that releases list too, and watch another contender instead.
+#[test]
+fn a_hand_over_costs_what_the_page_says() {
+    for permits in [1, 2, 5, 16] {
+        let mut others_most = 0;
+        for is_oldest in [true, false] {
+            run(async {
+                let world = with_permits(permits);
+                let other = world.client(SECOND).await;
+                let crowd = semaphore(&other, permits);
+                let mut guards = VecDeque::new();
+                for _ in 0..permits {
+                    guards.push_back(hold(&crowd).await);
+                }
+                let (mut clients, mut waiting) = (Vec::new(), VecDeque::new());
+                for seed in 0..20 {
+                    let client = world.client(10 + seed).await;
+                    waiting.push_back(queue_up(&world, &semaphore(&client, permits)).await);
+                    clients.push(client);
+                }
+                for place in 0..clients.len() {
+                    sleep_ms(1_000).await;
+                    world.server.clear_requests();
+                    let leaving = if is_oldest { guards.pop_front() } else { guards.pop_back() };
+                    release(leaving.expect("they hold it")).await;
+                    let waiter = waiting.pop_front().expect("they wait");
+                    guards.push_back(granted_now(&world, waiter).await);
+                    sleep_ms(1_000).await;
+                    let sent = clients[place..].iter().map(|client| {
+                        let sent = requests_of(&world, session(client));
+                        sent.iter().map(|request| request.op).collect::<Vec<_>>()
+                    });
+                    let mut sent: VecDeque<_> = sent.filter(|sent| !sent.is_empty()).collect();
+                    assert_eq!(sent.pop_front(), Some(vec![LIST, READ]), "{}", world.trace());
+                    let is_other = |sent: &Vec<OpCode>| *sent == [LIST, READ, READ];
+                    assert!(sent.iter().all(is_other), "{}", world.trace());
+                    others_most = others_most.max(sent.len());
+                }
+                for guard in guards {
+                    release(guard).await;
+                }
+                world.check_clean(&clients.iter().chain([&other]).collect::<Vec<_>>()).await;
+            });
+        }
+        let row = "with up to {} permits (*n*), a list and {} reads of up to *n* - {} others |";
+        page::check_text(PAGE, row, &[16, 2, permits as usize - others_most]);
+    }
+}
+
+/// A waiter checks what it watches, in case an event was lost.
+#[test]
+fn a_long_wait_costs_what_the_page_says_at_each_check() {
+    const EVERY: usize = 30;
+    for permits in [1, 16, 17] {
+        run(async {
+            let world = with_permits(permits);
+            let (other, client) = (world.client(SECOND).await, world.client(FIRST).await);
+            let crowd = semaphore(&other, permits);
+            let mut guards = Vec::new();
+            for _ in 0..permits {
+                guards.push(hold(&crowd).await);
+            }
+            let ahead = queue_up(&world, &crowd).await;
+            let checked = Semaphore::new(&client, LOCK, permits).expect("the options are legal");
+            let waiter = queue_up(&world, &checked).await;
+            sleep_ms(1_000).await;
+            world.server.clear_requests();
+            sleep_ms(100_000).await;
+            let sent = requests_of(&world, session(&client));
+            let checks: Vec<_> = sent.chunk_by(|one, next| one.at == next.at).collect();
+            // Each interval is up to a quarter longer.
+            let seconds = (checks[1][0].at - checks[0][0].at).as_secs_f64();
+            assert!((EVERY as f64..=EVERY as f64 * 1.25).contains(&seconds), "{seconds} s");
+            for check in checks {
+                let sent: Vec<_> = check.iter().map(|request| request.op).collect();
+                if permits > 16 {
+                    assert_eq!(sent, [LIST, READ]);
+                    page::check_text(PAGE, "; above {} permits a list and a read |", &[16]);
+                } else {
+                    assert!(sent.iter().all(|op| *op == READ), "{sent:?}");
+                    let row = "| waiting | *n* + {} reads every {} s;";
+                    page::check_text(PAGE, row, &[check.len() - permits as usize, EVERY]);
+                }
+            }
+            waiter.abort();
+            ahead.abort();
+            for guard in guards {
+                release(guard).await;
+            }
+            world.check_clean(&[&client, &other]).await;
+        });
+    }
+}
+
 /// Above sixteen permits the directory is watched, so a waiter reads no predecessor at all.
 #[test]
 fn with_many_permits_a_waiter_watches_the_directory() {
@@ -136,6 +237,7 @@ fn with_many_permits_a_waiter_watches_the_directory() {
         release(guards.remove(5)).await;
         let guard = granted_now(&world, waiter).await;
         let sent = sent_since(&world, &client);
+        // The page does not count the end of a watch that is not needed any more.
         assert_eq!(sent, [LIST, READ, OpCode::REMOVE_WATCHES], "{}", world.trace());
         guards.push(guard);
         for guard in guards {

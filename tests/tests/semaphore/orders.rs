@@ -1,128 +1,15 @@
-//! Every order in which five contenders can join and leave, with one to three permits. After each
-//! step exactly those contenders hold a permit that may.
+//! Every order in which four contenders can join and leave, with one to three permits.
+//! `tests/exhaustive/tests/orders.rs` does the same with five.
 
-#![expect(clippy::indexing_slicing, reason = "contenders are known by their index")]
-
-use zk_recipes::{Client, LockState, PermitGuard};
-use zk_tests::scene::{granted, release, spawn};
-use zk_tests::world::{World, run, sleep_ms};
-
-use crate::{Waiter, create_directory, semaphore};
-
-const CONTENDERS: usize = 5;
-const PERMITS: std::ops::RangeInclusive<u32> = 1..=3;
-
-#[derive(Clone, Copy, Debug)]
-enum Step {
-    /// The next contender joins the queue.
-    Join,
-    /// A contender leaves: it releases its permit, or gives up waiting.
-    Leave(usize),
-}
-
-/// All orders in which this many contenders can join and leave.
-fn schedules() -> Vec<Vec<Step>> {
-    let mut schedules = Vec::new();
-    let mut open: Vec<(Vec<Step>, usize, Vec<usize>)> = vec![(vec![], 0, vec![])];
-    while let Some((begun, joined, queue)) = open.pop() {
-        if joined == CONTENDERS && queue.is_empty() {
-            schedules.push(begun);
-            continue;
-        }
-        if joined < CONTENDERS {
-            let queue = [queue.as_slice(), &[joined]].concat();
-            open.push(([begun.as_slice(), &[Step::Join]].concat(), joined + 1, queue));
-        }
-        for leaving in &queue {
-            let queue = queue.iter().copied().filter(|other| other != leaving).collect();
-            open.push(([begun.as_slice(), &[Step::Leave(*leaving)]].concat(), joined, queue));
-        }
-    }
-    schedules
-}
-
-enum Contender {
-    Waiting(Waiter),
-    Holding(PermitGuard),
-}
-
-/// Runs one order, and checks after each step who holds a permit.
-async fn check_order(world: &World, clients: &[Client], schedule: &[Step], permits: u32) {
-    // The contenders that have joined and not left, in the order of their places.
-    let mut queue: Vec<(usize, Contender)> = Vec::new();
-    let mut joined = 0;
-    for step in schedule {
-        match step {
-            Step::Join => {
-                let semaphore = semaphore(&clients[joined % clients.len()], permits);
-                let before = world.contenders().len();
-                let waiter = spawn(IntoFuture::into_future(semaphore.acquire()));
-                world.until("it is in the queue", |_| world.contenders().len() > before).await;
-                queue.push((joined, Contender::Waiting(waiter)));
-                joined += 1;
-            }
-            Step::Leave(who) => {
-                let place = queue.iter().position(|(other, _)| other == who);
-                match queue.remove(place.expect("it has joined")).1 {
-                    Contender::Holding(guard) => release(guard).await,
-                    Contender::Waiting(waiter) => waiter.abort(),
-                }
-            }
-        }
-        sleep_ms(20).await;
-        let mut now = Vec::new();
-        for (who, contender) in queue {
-            now.push((
-                who,
-                match contender {
-                    Contender::Waiting(waiter) if waiter.is_finished() => {
-                        Contender::Holding(granted(waiter).await)
-                    }
-                    held_or_waiting @ (Contender::Waiting(_) | Contender::Holding(_)) => {
-                        held_or_waiting
-                    }
-                },
-            ));
-        }
-        queue = now;
-        for (place, (who, contender)) in queue.iter().enumerate() {
-            let holds = matches!(contender, Contender::Holding(_));
-            let label = format!("{who} after {step:?} of {schedule:?}, {permits} permits");
-            assert_eq!(holds, place < permits as usize, "{label}\n{}", world.trace());
-            if let Contender::Holding(guard) = contender {
-                assert_eq!(guard.state(), LockState::Held, "{label}");
-            }
-        }
-    }
-}
-
-fn check_every_order(sessions: usize) {
-    let schedules = schedules();
-    assert_eq!(schedules.len(), 945, "1 * 3 * 5 * 7 * 9");
-    for permits in PERMITS {
-        for schedule in &schedules {
-            run(async {
-                let world = World::new();
-                create_directory(&world);
-                let mut clients = Vec::new();
-                for seed in 0..sessions as u64 {
-                    clients.push(world.client(seed).await);
-                }
-                check_order(&world, &clients, schedule, permits).await;
-                world.check_clean(&clients.iter().collect::<Vec<_>>()).await;
-            });
-        }
-    }
-    eprintln!("{} orders for each of {PERMITS:?} permits", schedules.len());
-}
+use zk_tests::orders::semaphore::check_every_order;
 
 #[test]
-fn in_every_order_of_five_contenders_the_first_in_the_queue_hold_the_permits() {
-    check_every_order(CONTENDERS);
+fn in_every_order_of_four_contenders_the_first_in_the_queue_hold_the_permits() {
+    assert_eq!(check_every_order(4, 4), 105, "1 * 3 * 5 * 7");
 }
 
 /// Contenders of one session count like those of several.
 #[test]
-fn the_same_is_true_of_five_contenders_of_one_session() {
-    check_every_order(1);
+fn the_same_is_true_of_four_contenders_of_one_session() {
+    assert_eq!(check_every_order(4, 1), 105);
 }

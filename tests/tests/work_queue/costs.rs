@@ -3,10 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::future::IntoFuture as _;
+use std::time::Duration;
 
 use jute_codec::OpCode;
 use zk_recipes::WorkQueue;
 use zk_tests::meter::Pace;
+use zk_tests::page;
 use zk_tests::scene::{FIRST, SECOND, all_sent_since, session, spawn};
 use zk_tests::work_queue::{
     Ledger, QUEUE, check_clean, children, drain, put_all, queue, take, world,
@@ -16,6 +18,8 @@ use zk_tests::world::{World, run, run_within, sleep_ms};
 const LIST: OpCode = OpCode::GET_CHILDREN;
 const READ: OpCode = OpCode::GET_DATA;
 
+const PAGE: &str = "recipes/work_queue.md";
+
 #[test]
 fn a_put_is_a_multi_and_a_delete_of_its_marker() {
     run(async {
@@ -24,8 +28,16 @@ fn a_put_is_a_multi_and_a_delete_of_its_marker() {
         let queue = queue(&client);
         put_all(&queue, &["a"]).await;
         all_sent_since(&world, &client).await;
+        let limited = WorkQueue::builder(&client, QUEUE).and_then(|it| it.limit(10).build());
+        let limited = limited.expect("the options are legal");
         put_all(&queue, &["a"]).await;
-        assert_eq!(all_sent_since(&world, &client).await, [OpCode::MULTI, OpCode::DELETE]);
+        let sent = all_sent_since(&world, &client).await;
+        assert_eq!(sent, [OpCode::MULTI, OpCode::DELETE]);
+        limited.put("a").await.expect("it can be put");
+        let more = all_sent_since(&world, &client).await;
+        assert_eq!(more, [OpCode::EXISTS, OpCode::MULTI, OpCode::DELETE]);
+        let row = "| put, one item or a batch | {} round trip, {} writes; {} read more if you set";
+        page::check_text(PAGE, row, &[1, sent.len(), more.len() - sent.len()]);
         queue.put_batch(["a", "b", "c"]).await.expect("it can be put");
         assert_eq!(all_sent_since(&world, &client).await, [OpCode::MULTI, OpCode::DELETE]);
         drain(&queue).await;
@@ -56,6 +68,10 @@ fn a_take_is_a_turn_a_list_a_lease_and_a_read() {
         let pin = [OpCode::CREATE2, OpCode::EXISTS, OpCode::EXISTS];
         let acked = [&pin[..], &[OpCode::MULTI, OpCode::DELETE]].concat();
         assert_eq!(all_sent_since(&world, &client).await, acked);
+        page::check_text(PAGE, "round trips, {} to", &[taken.len() + acked.len()]);
+        let writes = [OpCode::CREATE2, OpCode::DELETE, OpCode::MULTI];
+        let writes = [taken, acked].concat().iter().filter(|op| writes.contains(op)).count();
+        page::check_text(PAGE, "requests, {} writes, however many consumers wait |", &[writes]);
         put_all(&queue, &["d"]).await;
         all_sent_since(&world, &client).await;
         let item = take(&queue).await;
@@ -67,12 +83,30 @@ fn a_take_is_a_turn_a_list_a_lease_and_a_read() {
     });
 }
 
+#[test]
+fn a_take_and_an_ack_take_as_many_round_trips_as_the_page_says() {
+    const DELAY: Duration = Duration::from_millis(1);
+    run(async {
+        let world = world();
+        let (near, far) = (world.client(FIRST).await, world.far_client(SECOND, DELAY).await);
+        put_all(&queue(&near), &["a", "b"]).await;
+        let queue = queue(&far);
+        take(&queue).await.ack().await.expect("the lease is held");
+        sleep_ms(100).await;
+        let begun = far.now();
+        take(&queue).await.ack().await.expect("the lease is held");
+        let round_trips = far.now().saturating_since(begun).as_millis() / (2 * DELAY).as_millis();
+        page::check_text(PAGE, "| take and ack | {} round trips,", &[round_trips as usize]);
+        check_clean(&world, &[&near, &far]).await;
+    });
+}
+
 /// Items are put one at a time into an empty queue for which consumers wait. Returns the requests
 /// of all consumers for each item.
 fn requests_per_item(consumers: usize) -> f64 {
     const ITEMS: usize = 40;
-    run_within(std::time::Duration::from_secs(600), async {
-        let world = World::new().pace(Pace::of(200));
+    run_within(Duration::from_secs(600), async {
+        let world = World::reaped_each_minute().pace(Pace::of(200));
         let producer = world.client(FIRST).await;
         let ledger = Ledger::default();
         let mut clients = Vec::new();
@@ -117,11 +151,60 @@ fn requests_per_item(consumers: usize) -> f64 {
 #[test]
 fn the_requests_for_an_item_do_not_grow_with_the_number_of_consumers_that_wait() {
     let one = requests_per_item(1);
+    let mut most = one;
     for consumers in [10, 100] {
         let many = requests_per_item(consumers);
         // A taker that is not alone waits for its turn, and looks again when the item is deleted.
         assert!(many <= one + 10.0, "{consumers} consumers: {many} instead of {one}");
+        most = most.max(many);
     }
+    page::check_text(PAGE, "to {} requests,", &[most.round() as usize]);
+}
+
+/// Requests and replies take a millisecond each.
+#[test]
+fn eight_consumers_take_as_many_items_per_second_as_the_page_says() {
+    const CONSUMERS: usize = 8;
+    const DELAY: Duration = Duration::from_millis(1);
+    const ITEMS: usize = 3_200;
+    let per_second = |batch: usize| {
+        run_within(Duration::from_secs(600), async {
+            let world = World::new().pace(Pace::of(200));
+            let producer = world.client(FIRST).await;
+            for _ in 0..ITEMS / 128 {
+                queue(&producer).put_batch(vec!["x"; 128]).await.expect("it can be put");
+            }
+            let mut tasks = Vec::new();
+            let begun = producer.now();
+            for number in 0..CONSUMERS {
+                let client = world.far_client(SECOND + number as u64, DELAY).await;
+                tasks.push(spawn(async move {
+                    let queue = queue(&client);
+                    let mut items = 0;
+                    while items < ITEMS / CONSUMERS / 10 {
+                        let taken = queue.take_batch(batch).await.expect("there are items");
+                        items += taken.len();
+                        let acks = taken.into_iter().map(|item| spawn(item.ack().into_future()));
+                        for ack in acks.collect::<Vec<_>>() {
+                            ack.await.expect("no panic").expect("the lease is held");
+                        }
+                    }
+                    items
+                }));
+            }
+            let mut items = 0;
+            for task in tasks {
+                items += task.await.expect("no panic");
+            }
+            items as f64 / producer.now().saturating_since(begun).as_secs_f64()
+        })
+    };
+    let (single, batches) = (per_second(1), per_second(16));
+    eprintln!("{single:.1} items per second, {batches:.1} in batches");
+    let rounded = (single / 10.0).floor() as usize * 10;
+    let row = "| rate | {} consumers take {} items per second at a round trip of {} ms; ten times";
+    page::check_text(PAGE, row, &[CONSUMERS, rounded, 2 * DELAY.as_millis() as usize]);
+    assert!(batches > 10.0 * single, "{single} and {batches} items per second");
 }
 
 /// All consumers start on a queue that is full.
@@ -204,7 +287,7 @@ fn a_consumer_that_dies_after_it_was_woken_strands_no_item() {
 /// Returns the requests in a minute, pings included or not, while takers wait and nothing happens.
 fn requests_of_idle_takers(clients: usize, takers: usize, leased: usize) -> f64 {
     const MINUTES: usize = 5;
-    run_within(std::time::Duration::from_secs(3_600), async {
+    run_within(Duration::from_secs(3_600), async {
         let world = World::new().pace(Pace::of(2_000));
         let holder = world.client(FIRST).await;
         let jobs = WorkQueue::new(&holder, QUEUE).expect("the path is valid");

@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use zk_recipes::{Lease, Time};
-use zk_session::machine::LeaseClock;
+use zk_session::LeaseClock;
 use zk_tests::random::SplitMix64;
 
 /// Number of histories.

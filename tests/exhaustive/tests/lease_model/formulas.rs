@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use zk_recipes::{Lease, Time};
-use zk_session::machine::LeaseClock;
+use zk_session::LeaseClock;
 
 use crate::ensemble::{Kind, Micros, Plan, Seen};
 
