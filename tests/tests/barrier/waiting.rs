@@ -68,6 +68,36 @@ fn who_may_not_read_the_barrier_is_refused_and_does_not_wait_for_ever() {
     }
 }
 
+/// Servers from 3.8.4 and 3.9.2 tell those who may no longer read the barrier nothing.
+#[test]
+fn a_waiter_whose_permission_is_taken_away_is_refused_or_finds_the_barrier_open() {
+    for is_opened in [false, true] {
+        run(async {
+            let world = World::with(ServerConfig::default().version(ServerVersion::V3_9));
+            let owner = world.client_with(SECOND, |builder| builder.auth("digest", "a:b")).await;
+            let client = world.client(FIRST).await;
+            barrier(&owner).close().await.expect("it can be closed");
+            let waiting = wait(&client);
+            sleep_ms(1_000).await;
+            owner.set_acl(PATH, Acl::creator_all(), None).await.expect("everyone may");
+            if is_opened {
+                barrier(&owner).open().await.expect("it can be opened");
+            }
+            sleep_ms(20_000).await;
+            assert!(!waiting.is_finished(), "somebody has told it\n{}", world.trace());
+            sleep_ms(20_000).await;
+            assert!(waiting.is_finished(), "it waits for ever\n{}", world.trace());
+            let refused = RecipeError::Refused {
+                code: ErrorCode::NO_AUTH,
+                action: FailedAction::Read,
+                path: PATH.to_owned(),
+            };
+            let expected = if is_opened { Ok(()) } else { Err(refused) };
+            assert_eq!(waiting.await.expect("no panic"), expected);
+        });
+    }
+}
+
 /// The barrier is closed again before any waiter can look.
 #[test]
 fn a_barrier_that_is_open_for_a_moment_releases_those_who_waited_under_every_pair_of_cuts() {

@@ -11,7 +11,7 @@ use zk_session::{
 };
 use zk_tests::bare::Bare as _;
 use zk_tests::proxy::Proxy;
-use zk_tests::target::{Fixture, SHORT_SESSION};
+use zk_tests::target::{Fixture, short_session};
 use zk_tests::wait::{catch_up, kind, soon, status};
 
 const EPHEMERAL: CreateMode = CreateMode::Ephemeral;
@@ -32,7 +32,7 @@ impl Victim {
     /// Starts a client with an ephemeral znode `/e`. After `give_up` without a server, the client
     /// treats its session as expired.
     pub(super) async fn start(give_up: Duration, renew: bool) -> Self {
-        Self::with_timeout(SHORT_SESSION, give_up, renew).await
+        Self::with_timeout(short_session(), give_up, renew).await
     }
 
     async fn with_timeout(timeout: Duration, give_up: Duration, renew: bool) -> Self {
@@ -154,7 +154,7 @@ async fn a_client_that_is_not_to_renew_stops() {
 
 #[tokio::test]
 async fn a_client_that_gives_up_buries_its_session_before_the_next() {
-    let victim = Victim::start(SHORT_SESSION, true).await;
+    let victim = Victim::start(short_session(), true).await;
     let client = &victim.client;
     victim.proxy.pause();
     status(client, "the giving up", |now| now.session.is_none()).await;
@@ -169,7 +169,7 @@ async fn a_client_that_gives_up_buries_its_session_before_the_next() {
 #[tokio::test]
 async fn idle_sessions_are_kept_alive() {
     // The timeout is long enough for a few late pings.
-    let timeout = 2 * SHORT_SESSION;
+    let timeout = 2 * short_session();
     let victim = Victim::with_timeout(timeout, NEVER, true).await;
     let idle = victim.fixture.builder().session_timeout(timeout);
     let idle = idle.connect_within(Duration::from_secs(30)).connect().await.unwrap();

@@ -10,7 +10,7 @@ use zk_session::{CreateMode, ErrorCode, EventType};
 use zk_tests::bare::{Bare as _, not_committed};
 use zk_tests::case::{Case as _, LOCK};
 use zk_tests::lock::{Waiter, acquire, create_directory, until_znodes};
-use zk_tests::target::{Fixture, SHORT_SESSION};
+use zk_tests::target::{Fixture, short_session};
 use zk_tests::wait::{PATIENCE, event, soon};
 
 #[tokio::test]
@@ -167,7 +167,7 @@ async fn contenders_of_the_same_naming_exclude_each_other() {
 async fn a_holder_that_is_cut_off_loses_the_lock_to_the_next() {
     let fixture = Fixture::start().await;
     let proxy = fixture.proxy().await;
-    let builder = fixture.builder_at(proxy.addr()).session_timeout(SHORT_SESSION);
+    let builder = fixture.builder_at(proxy.addr()).session_timeout(short_session());
     let builder = builder.connect_timeout(Duration::from_millis(500));
     let client = builder.connect_within(PATIENCE).connect().await.unwrap();
     let guard = acquire(&FairLock::of(&client)).await;

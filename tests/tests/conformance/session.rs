@@ -8,7 +8,7 @@ use zk_session::{
 };
 use zk_tests::bare::Bare as _;
 use zk_tests::target::Fixture;
-use zk_tests::wait::{catch_up, event, kind, now, reconnected, soon, status};
+use zk_tests::wait::{PATIENCE, catch_up, event, kind, now, reconnected, soon, status};
 
 const PERSISTENT: CreateMode = CreateMode::Persistent;
 const EPHEMERAL: CreateMode = CreateMode::Ephemeral;
@@ -176,12 +176,14 @@ async fn all_that_is_under_way_when_a_connection_ends_is_answered() {
 async fn a_close_without_a_server_says_so() {
     let fixture = Fixture::start().await;
     let proxy = fixture.proxy().await;
-    let short = zk_tests::target::SHORT_SESSION;
+    let short = zk_tests::target::short_session();
     let client = fixture.builder_at(proxy.addr()).session_timeout(short).connect().await.unwrap();
     client.create("/e", "", EPHEMERAL).await.unwrap();
     let other = fixture.client().await;
     let (_, mut watcher) = other.exists_and_watch("/e").await.unwrap();
-    drop(proxy);
+    // The proxy keeps its port, which the server of another test would get.
+    proxy.refuse_for(2 * PATIENCE);
+    proxy.cut_all();
     let closed = soon("the end of the close", client.close()).await;
     assert_eq!(closed, CloseOutcome::Abandoned);
     // The server expires the session after its timeout.

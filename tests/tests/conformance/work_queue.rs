@@ -7,7 +7,7 @@ use zk_recipes::{
     WorkQueueError,
 };
 use zk_tests::scene::spawn;
-use zk_tests::target::{Fixture, SHORT_SESSION};
+use zk_tests::target::{Fixture, short_session};
 use zk_tests::wait::{PATIENCE, catch_up, names_in, soon};
 
 const QUEUE: &str = "/jobs";
@@ -99,7 +99,7 @@ async fn a_taker_waits_for_an_item_that_is_put_or_returns() {
 async fn an_item_returns_when_the_session_of_its_taker_expires() {
     let fixture = Fixture::start().await;
     let proxy = fixture.proxy().await;
-    let builder = fixture.builder_at(proxy.addr()).session_timeout(SHORT_SESSION);
+    let builder = fixture.builder_at(proxy.addr()).session_timeout(short_session());
     let client = builder.connect().await.unwrap();
     let other = fixture.client().await;
     queue(&other).put("a").await.unwrap();

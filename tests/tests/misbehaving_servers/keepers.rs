@@ -1,13 +1,19 @@
 //! ClickHouse Keeper, which gives each connection another session, and lacks operations.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use jute_codec::SessionId;
-use zk_recipes::{Client, CreateMode, LockState, LostReason, OpError, SessionState};
+use jute_codec::{OpCode, SessionId};
+use zk_recipes::{
+    Client, CreateMode, LockState, LostReason, OpError, SessionState, WorkQueueError,
+};
 use zk_tests::case::Case;
 use zk_tests::for_each_lock;
+use zk_tests::scene::{at_op, spawn};
+use zk_tests::work_queue::{ENTRIES, children, queue};
 use zk_tests::world::{SESSION_TIMEOUT, World, run, sleep_ms};
-use zk_testserver::{ServerConfig, ServerVersion, TestServer};
+use zk_testserver::{Action, At, Fault, Outcome, ServerConfig, ServerVersion, TestServer};
 
 for_each_lock! {
     #[test] pairs: [
@@ -112,6 +118,92 @@ fn a_keeper_without_a_leader_costs_no_session() {
         sleep_ms(u64::try_from(SESSION_TIMEOUT.as_millis()).expect("it is short") * 2).await;
         assert_eq!(world.server.sessions(), [session(&client)]);
     });
+}
+
+/// Creates two members, and a client of the second one. The next connections of the client go to the
+/// member with the returned number.
+async fn two_keepers() -> (World, Client, Arc<AtomicUsize>) {
+    let config = ServerConfig::default().version(ServerVersion::Keeper).members(2);
+    let (world, member) = (World::with(config), Arc::new(AtomicUsize::new(1)));
+    let client = world.moving_client(1, &member).await;
+    (world, client, member)
+}
+
+#[test]
+fn a_put_whose_session_is_swapped_puts_once() {
+    run(async {
+        let (world, client, member) = two_keepers().await;
+        let queue = queue(&client);
+        queue.put("first").await.expect("nothing goes wrong yet");
+        let before = session(&client);
+        make_late(&world, before, &member);
+        queue.put("second").await.expect("the new session puts it");
+        assert_ne!(session(&client), before);
+        until_the_late_multi(&world, before).await;
+        assert_eq!(children(&world, ENTRIES).len(), 2, "{}", world.trace());
+    });
+}
+
+/// The multi of the first session comes late, and the replies to those of the next ones are lost.
+#[test]
+fn a_dropped_put_whose_session_is_swapped_twice_puts_once() {
+    run(async {
+        let (world, client, member) = two_keepers().await;
+        let queue = queue(&client);
+        queue.put("first").await.expect("nothing goes wrong yet");
+        let before = session(&client);
+        make_late(&world, before, &member);
+        for next in 1..=9 {
+            let lost = At::op(OpCode::MULTI).after(next);
+            world.server.inject(Fault::new(lost, Action::CutAfter));
+        }
+        let put = spawn(async move { queue.put("second").await });
+        world.until("the put is applied", |_| children(&world, ENTRIES).len() == 2).await;
+        put.abort();
+        put.await.expect_err("the put was dropped");
+        until_the_late_multi(&world, before).await;
+        assert_eq!(children(&world, ENTRIES).len(), 2, "{}", world.trace());
+        world.check_clean(&[&client]).await;
+    });
+}
+
+#[test]
+fn an_ack_whose_session_is_swapped_deletes_nothing_afterwards() {
+    run(async {
+        let (world, client, member) = two_keepers().await;
+        let queue = queue(&client);
+        queue.put("first").await.expect("nothing goes wrong yet");
+        let item = queue.take().await.expect("there is one");
+        let before = session(&client);
+        make_late(&world, before, &member);
+        let refused = item.ack().await;
+        assert_eq!(refused, Err(WorkQueueError::LeaseLost(LostReason::SessionExpired)));
+        assert_ne!(session(&client), before);
+        until_the_late_multi(&world, before).await;
+        assert_eq!(children(&world, ENTRIES).len(), 1, "{}", world.trace());
+        let item = queue.take().await.expect("its lease has ended with its session");
+        item.ack().await.expect("the session lives");
+    });
+}
+
+/// Pauses the member of a session when that sends its next multi, which the member executes after the
+/// pause. The client gives up this connection, and goes to the other member.
+fn make_late(world: &World, session: SessionId, member: &AtomicUsize) {
+    let late = Action::Pause(SESSION_TIMEOUT * 9 / 10);
+    world.server.inject(at_op(session, OpCode::MULTI, late));
+    member.store(0, Ordering::SeqCst);
+}
+
+/// Waits until the late multi was executed and its session has expired.
+async fn until_the_late_multi(world: &World, session: SessionId) {
+    assert!(is_alive(&world.server, session), "the multi is late enough");
+    while is_alive(&world.server, session) {
+        sleep_ms(100).await;
+    }
+    let requests = world.server.requests();
+    let late = requests.iter().rfind(|it| it.session == session && it.op == OpCode::MULTI);
+    let is_executed = late.is_some_and(|it| !matches!(it.outcome, Outcome::Dropped));
+    assert!(is_executed, "{}", world.trace());
 }
 
 #[test]

@@ -8,7 +8,7 @@ use zk_recipes::{
     Target, Version,
 };
 use zk_tests::scene::{FIRST, SECOND, at_op, session};
-use zk_tests::world::{World, run};
+use zk_tests::world::{World, run, sleep_ms};
 use zk_testserver::{Action, ServerConfig, ServerVersion};
 
 use crate::{MARKERS, PATH, check_clean, create_directories, settled};
@@ -53,6 +53,43 @@ fn a_marker_that_somebody_has_deleted_is_replaced() {
     });
 }
 
+/// A caller who knows that nothing was sent can do something else instead. Only what was sent may still
+/// be applied.
+#[test]
+fn a_write_that_had_no_connection_was_not_applied() {
+    run(async {
+        let world = World::new();
+        let client = world.client(FIRST).await;
+        create_directories(&world);
+        let settled = settled(&client);
+        let limit = Duration::from_secs(2);
+        settled.create(PATH, "1", CreateMode::Persistent).await.expect("it is missing");
+        world.server.pause_connection(session(&client), Duration::from_secs(3));
+        let sent = settled.set_data(PATH, "2", None).timeout(limit).await;
+        assert_eq!(sent.expect_err("no reply arrives").outcome(), Outcome::Unknown);
+        sleep_ms(2_000).await;
+
+        world.server.refuse_for(Duration::from_secs(15));
+        world.server.disconnect_all();
+        sleep_ms(100).await;
+        let multi = Multi::new().delete(PATH, None);
+        for unsent in [
+            settled.set_data(PATH, "3", None).timeout(limit).await.map(drop),
+            settled.create("/data/y", "", CreateMode::Persistent).timeout(limit).await.map(drop),
+            settled.commit(multi).timeout(limit).await.map(drop),
+        ] {
+            let error = unsent.expect_err("there is no connection");
+            assert_eq!(error.outcome(), Outcome::NotApplied, "{error}");
+            assert!(matches!(error, SettledError::Recipe(RecipeError::TimedOut(_))), "{error}");
+        }
+        sleep_ms(20_000).await;
+        assert_eq!(world.server.stat("/data/y"), None);
+        assert_eq!(world.server.data(PATH).as_deref(), Some(&b"2"[..]));
+        drop(settled);
+        check_clean(&world, &[&client]).await;
+    });
+}
+
 /// Without the marker, nobody can know whether the write was applied, so it is not repeated.
 #[test]
 fn a_write_is_unknown_if_its_marker_is_deleted_before_the_outcome_is_known() {
@@ -68,7 +105,7 @@ fn a_write_is_unknown_if_its_marker_is_deleted_before_the_outcome_is_known() {
         let deleting = async {
             let is_applied = || world.server.stat(PATH).is_some_and(|stat| stat.version.0 == 1);
             while !is_applied() {
-                zk_tests::world::sleep_ms(1).await;
+                sleep_ms(1).await;
             }
             let marker = world.server.children(MARKERS).expect("it exists").remove(0);
             assert!(world.server.admin_delete(&format!("{MARKERS}/{marker}")));
@@ -94,7 +131,7 @@ fn a_read_behind_a_barrier_is_repeated_with_it() {
         world.server.inject(at_op(session(&client), OpCode::MULTI, refusal));
         let newest = settled(&client).behind_barrier();
         let writing = async {
-            zk_tests::world::sleep_ms(50).await;
+            sleep_ms(50).await;
             world.server.admin_set_data(PATH, b"new");
         };
         let (read, ()) = tokio::join!(newest.get_data(PATH), writing);

@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use zk_recipes::{RecipeError, ValueError, Versioned};
+use zk_recipes::{Acl, RecipeError, ValueError, Versioned};
 use zk_tests::random::SplitMix64;
 use zk_tests::scene::{FIRST, SECOND, partition, poll_times, session};
 use zk_tests::world::{Enumeration, World, run, sleep_ms};
+use zk_testserver::{ServerConfig, ServerVersion};
 
 use crate::{PATH, check_clean, counter, create, first_session, value};
 
@@ -38,6 +39,35 @@ fn the_current_value_is_first_and_the_last_one_is_always_reported() {
         idle.expect_err("nothing changes");
         drop(changes);
         check_clean(&world, &[&client, &other]).await;
+    });
+}
+
+/// Servers from 3.8.4 and 3.9.2 tell those who may no longer read the value nothing, not even of the
+/// changes that follow when they may read it again.
+#[test]
+fn a_permission_that_is_taken_away_is_reported_and_no_change_is_lost_when_it_is_back() {
+    run(async {
+        let world = World::with(ServerConfig::default().version(ServerVersion::V3_9));
+        let owner = world.client_with(SECOND, |builder| builder.auth("digest", "a:b")).await;
+        let client = world.client(FIRST).await;
+        create(&world, "0");
+        let mut changes = value(&client).changes();
+        assert_eq!(text(changes.next().await.expect("it can be read")).as_deref(), Some("0"));
+        owner.set_acl(PATH, Acl::creator_all(), None).await.expect("everyone may");
+        value(&owner).set("1").await.expect("the owner may");
+        let noticed = tokio::time::timeout(Duration::from_secs(40), changes.next()).await;
+        let error = noticed.expect("it is checked").expect_err("it may not be read");
+        assert!(matches!(error, RecipeError::Refused { .. }), "{error}");
+        owner.set_acl(PATH, Acl::open(), None).await.expect("the owner may");
+        assert_eq!(text(changes.next().await.expect("it can be read")).as_deref(), Some("1"));
+
+        // It is hidden and shown again before it is checked.
+        owner.set_acl(PATH, Acl::creator_all(), None).await.expect("everyone may");
+        value(&owner).set("2").await.expect("the owner may");
+        owner.set_acl(PATH, Acl::open(), None).await.expect("the owner may");
+        let noticed = tokio::time::timeout(Duration::from_secs(40), changes.next()).await;
+        let found = noticed.expect("it is checked").expect("it can be read");
+        assert_eq!(text(found).as_deref(), Some("2"));
     });
 }
 

@@ -1,5 +1,7 @@
 //! Servers that refuse requests, and znodes that somebody deletes.
 
+use std::time::Duration;
+
 use jute_codec::OpCode;
 use zk_recipes::{Acl, ErrorCode, FailedAction, Permissions, RecipeError, SharedValue, ValueError};
 use zk_tests::scene::{CODES, FIRST, at_op, is_survived, session};
@@ -7,6 +9,26 @@ use zk_tests::world::{World, run, sleep_ms};
 use zk_testserver::Action;
 
 use crate::{PATH, check_clean, counter, create, stored, value};
+
+/// A caller who knows that nothing was sent need not look what the value is now.
+#[test]
+fn a_write_that_had_no_connection_is_not_in_doubt() {
+    run(async {
+        let world = World::new();
+        let client = world.client(FIRST).await;
+        create(&world, "0");
+        let (value, limit) = (value(&client), Duration::from_secs(2));
+        world.server.refuse_for(Duration::from_secs(15));
+        world.server.disconnect_all();
+        sleep_ms(100).await;
+        let error = value.set("1").timeout(limit).await.expect_err("there is no connection");
+        let is_late = matches!(error, ValueError::Recipe(RecipeError::TimedOut(_)));
+        assert!(is_late, "{error}");
+        sleep_ms(20_000).await;
+        assert_eq!(stored(&world).as_deref(), Some("0"));
+        check_clean(&world, &[&client]).await;
+    });
+}
 
 #[test]
 fn a_refusal_names_its_action_and_its_path() {

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use jute_codec::{ErrorCode, OpCode};
 use zk_recipes::{RecipeError, Tree};
-use zk_tests::delayed::delayed;
 use zk_tests::meter::Pace;
 use zk_tests::scene::FIRST;
 use zk_tests::world::{Enumeration, World, run, session_of_first, sleep_ms};
@@ -149,12 +148,7 @@ fn small_directories_take_as_few_round_trips_as_a_flat_tree() {
     run(async {
         for (directories, each) in [(1_000, 2), (0, 3_000)] {
             let world = World::new();
-            let connector = world.server.connector();
-            let transport = move |host: zk_session::Host| {
-                let connecting = connector(host);
-                async move { Ok(delayed(connecting.await?, Duration::from_millis(1))) }
-            };
-            let client = world.client_with(1, |builder| builder.transport(transport)).await;
+            let client = world.far_client(1, Duration::from_millis(1)).await;
             world.server.admin_create("/a", b"", None);
             let mut count = 1;
             for directory in 0..directories {

@@ -159,7 +159,7 @@ fn an_item_with_a_child_ends_its_ack_and_is_not_delivered_again_before_the_child
     }
 }
 
-/// The pin of an acknowledgement is no reason to pass over an item.
+/// The pin of an earlier acknowledgement is no reason to pass over an item.
 #[test]
 fn an_item_whose_child_is_a_pin_is_delivered() {
     run(async {
@@ -171,10 +171,38 @@ fn an_item_whose_child_is_a_pin_is_delivered() {
         let owner = zk_tests::scene::session(&other);
         world.server.admin_create(&pin, b"", Some(owner));
         let item = take(&queue(&client)).await;
-        assert!(world.server.admin_delete(&pin));
+        assert!(world.server.stat(&pin).is_none(), "the next taker deletes it");
         item.ack().await.expect("the lease is held");
         check_clean(&world, &[&client, &other]).await;
     });
+}
+
+/// A stranger may create whatever has the name of a pin.
+#[test]
+fn znodes_with_the_names_of_pins_keep_nobody_from_the_items_behind_them() {
+    for way in 0..3 {
+        run(async {
+            let world = world();
+            let client = world.client(FIRST).await;
+            let queue = queue(&client);
+            put_all(&queue, &["odd", "plain"]).await;
+            let path = items(&world).remove(0);
+            let pin = format!("{path}/{:032x}", 7);
+            world.server.admin_create(&pin, b"", None);
+            world.server.admin_create(&format!("{pin}/x"), b"", None);
+            assert_eq!(take_by(way, &queue).await, "plain");
+            assert_eq!(blocked(&queue), [(path.clone(), BlockReason::HasChildren)]);
+            let tries = world.traffic().requests;
+            let late = queue.take().timeout(Duration::from_secs(60)).await;
+            late.expect_err("it cannot be delivered");
+            let tries = world.traffic().requests - tries;
+            assert!(tries <= 200, "{tries} requests in a minute");
+            assert!(world.server.admin_delete(&format!("{pin}/x")));
+            assert!(world.server.admin_delete(&pin));
+            assert_eq!(take_by(0, &queue).await, "odd");
+            check_clean(&world, &[&client]).await;
+        });
+    }
 }
 
 /// Servers remove the directory once it is empty, and number the next items from 0 again.

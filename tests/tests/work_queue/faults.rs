@@ -1,10 +1,12 @@
 //! Ends of sessions, administrators, refusals and servers that remove empty directories.
 
+use std::future::IntoFuture as _;
 use std::time::Duration;
 
 use jute_codec::OpCode;
 use zk_recipes::{
-    Acl, ErrorCode, FailedAction, LockState, LostReason, Permissions, RecipeError, WorkQueueError,
+    Acl, CloseOutcome, ErrorCode, FailedAction, LockState, LostReason, Permissions, RecipeError,
+    WorkQueueError,
 };
 use zk_tests::scene::{FIRST, SECOND, at_op, session, settle, spawn};
 use zk_tests::work_queue::{
@@ -260,6 +262,89 @@ fn a_taker_that_waits_survives_the_removal_of_empty_directories() {
         }
         check_clean(&world, &[&client, &other]).await;
     });
+}
+
+#[test]
+fn an_item_whose_ack_was_dropped_returns_once_the_ack_has_left_nothing() {
+    run(async {
+        let world = world();
+        let (client, other) = (world.client(FIRST).await, world.client(SECOND).await);
+        put_all(&queue(&other), &["a"]).await;
+        let first = take(&queue(&client)).await;
+        sleep_ms(100).await;
+        // The server creates the pin, and its replies take long. Meanwhile, it executes requests.
+        let late = Action::Delay(Duration::from_secs(5));
+        world.server.inject(at_op(session(&client), OpCode::CREATE2, late));
+        let dropped = tokio::time::timeout(Duration::from_secs(1), first.ack().into_future());
+        assert!(dropped.await.is_err(), "the reply is late");
+        let before = world.server.requests().len();
+        let second = take(&queue(&other)).await;
+        second.ack().await.expect("no pin is in the way");
+        let requests = world.server.requests().split_off(before);
+        let multis =
+            requests.iter().filter(|it| it.op == OpCode::MULTI && it.session == session(&other));
+        assert_eq!(multis.count(), 1, "the ack was not refused");
+        settle().await;
+        check_clean(&world, &[&client, &other]).await;
+    });
+}
+
+#[test]
+fn an_ack_whose_lease_is_lost_never_deletes_the_item_of_the_next_taker() {
+    run(async {
+        let world = world();
+        let (client, other) = (world.client(FIRST).await, world.client(SECOND).await);
+        put_all(&queue(&other), &["a"]).await;
+        let first = take(&queue(&client)).await;
+        let status = first.status();
+        sleep_ms(100).await;
+        let next = start_taking(&world, &queue(&other)).await;
+        // The session outlives an election that the lease does not, and the caller is polled late.
+        world.server.elect(Duration::from_secs(12));
+        let mut ack = Box::pin(first.ack().into_future());
+        assert!(tokio::time::timeout(Duration::from_secs(1), &mut ack).await.is_err());
+        sleep_ms(19_000).await;
+        assert_eq!(status.state(), Some(LockState::Lost(LostReason::DeadlinePassed)));
+        let is_next = next.is_finished();
+        let acked = ack.await;
+        assert!(!(is_next && acked.is_ok()), "the other taker has the item");
+        if acked.is_ok() {
+            assert_eq!(children(&world, ENTRIES), [""; 0]);
+            next.abort();
+        } else {
+            let item = next.await.expect("no panic").expect("the item has returned");
+            item.ack().await.expect("the lease is held");
+        }
+        sleep_ms(1_000).await;
+        check_clean(&world, &[&client, &other]).await;
+    });
+}
+
+#[test]
+fn a_client_closes_at_once_although_nobody_awaits_an_ack() {
+    for is_lost in [false, true] {
+        run(async {
+            let world = world();
+            let (client, other) = (world.client(FIRST).await, world.client(SECOND).await);
+            put_all(&queue(&other), &["a"]).await;
+            let item = take(&queue(&client)).await;
+            sleep_ms(100).await;
+            if is_lost {
+                world.server.elect(Duration::from_secs(12));
+            } else {
+                let late = Action::Delay(Duration::from_millis(500));
+                world.server.inject(at_op(session(&client), OpCode::CREATE2, late));
+            }
+            let mut ack = Box::pin(item.ack().into_future());
+            assert!(tokio::time::timeout(Duration::from_millis(100), &mut ack).await.is_err());
+            sleep_ms(if is_lost { 20_000 } else { 100 }).await;
+            let closed = tokio::time::timeout(Duration::from_secs(2), client.close()).await;
+            assert_eq!(closed, Ok(CloseOutcome::Closed), "{is_lost}");
+            drop(ack);
+            assert_eq!(drain(&queue(&other)).await, ["a"]);
+            check_clean(&world, &[&other]).await;
+        });
+    }
 }
 
 #[test]

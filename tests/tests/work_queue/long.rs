@@ -1,13 +1,17 @@
 //! Queues that are longer than a client can list, and the limits that prevent them.
 
 use zk_recipes::{Acl, Client, Permissions, WorkQueue, WorkQueueError};
+use zk_session::RESPONSE_LIMIT_DEFAULT;
 use zk_tests::meter::Pace;
+use zk_tests::page;
 use zk_tests::scene::{FIRST, SECOND, all_sent_since};
 use zk_tests::work_queue::{
     ENTRIES, QUEUE, check_clean, children, drain, put_all, queue, take, text,
 };
 use zk_tests::world::{World, run};
 use zk_testserver::{ServerConfig, ServerVersion};
+
+const PAGE: &str = "recipes/work_queue.md";
 
 /// The default limit of a queue.
 const ITEMS_MAX: usize = 100_000;
@@ -29,6 +33,9 @@ fn a_queue_that_a_client_cannot_list_is_reported_with_its_length_and_another_cli
         // Each name has 20 bytes and its length. The list has its length and the header of replies.
         let bytes = |items: usize| 24 * items + 20;
         let most = (4_096 - 20) / 24;
+        let default = (RESPONSE_LIMIT_DEFAULT - 20) / 24;
+        page::check_text(PAGE, "can list a queue of {} items with its default limit", &[default]);
+        page::check_text(PAGE, "at {}, each list is {} kB;", &[10_000, bytes(10_000) / 1_000]);
         fill(&world, most - 1);
         take(&queue(&limited)).await.ack().await.expect("the lease is held");
         fill_one(&world, "entry-201-0000000000");

@@ -120,6 +120,87 @@ fn a_first_ack_never_deletes_the_next_item_of_that_name() {
     });
 }
 
+/// Somebody deletes the lease by hand when the first taker has pinned the item, and that one is not
+/// notified before its multi is executed.
+#[test]
+fn an_ack_never_deletes_the_item_of_the_next_taker() {
+    run(async {
+        let world = world();
+        let (client, other) = (world.client(FIRST).await, world.client(SECOND).await);
+        put_all(&queue(&client), &["a"]).await;
+        let first = take(&queue(&client)).await;
+        let (path, lease) = (first.path().to_owned(), first.path().replace(ENTRIES, LEASES));
+        let late = Action::Delay(Duration::from_millis(50));
+        world.server.inject(at_op(session(&client), OpCode::EXISTS, late));
+        let acked = spawn(first.ack().into_future());
+        world.until("the item is pinned", |_| !children(&world, &path).is_empty()).await;
+        assert!(world.server.admin_delete(&lease));
+        let second = take(&queue(&other)).await;
+        assert!(children(&world, &path).is_empty(), "{}", world.trace());
+        let refused = acked.await.expect("no panic");
+        assert_eq!(refused, Err(WorkQueueError::LeaseLost(LostReason::ZnodeDeleted)));
+        second.ack().await.expect("the lease is held");
+        check_clean(&world, &[&client, &other]).await;
+    });
+}
+
+/// The multi of the first taker is executed right before the next one would delete its pin.
+#[test]
+fn a_taker_does_not_get_an_item_whose_ack_was_faster() {
+    run(async {
+        let world = world();
+        let (client, other) = (world.client(FIRST).await, world.client(SECOND).await);
+        put_all(&queue(&client), &["a"]).await;
+        let first = take(&queue(&client)).await;
+        let (path, lease) = (first.path().to_owned(), first.path().replace(ENTRIES, LEASES));
+        let late = |ms| Action::Delay(Duration::from_millis(ms));
+        world.server.inject(at_op(session(&client), OpCode::EXISTS, late(50)));
+        let listed = At::op(OpCode::GET_CHILDREN).of_session(session(&other)).below(&path);
+        world.server.inject(Fault::new(listed, late(100)));
+        let acked = spawn(first.ack().into_future());
+        world.until("the item is pinned", |_| !children(&world, &path).is_empty()).await;
+        assert!(world.server.admin_delete(&lease));
+        let taking = {
+            let queue = queue(&other);
+            spawn(async move { take(&queue).await })
+        };
+        acked.await.expect("no panic").expect("no other taker had the item");
+        assert!(world.server.stat(&path).is_none());
+        put_all(&queue(&client), &["b"]).await;
+        let second = taking.await.expect("no panic");
+        assert_eq!(second.data(), "b");
+        second.ack().await.expect("the lease is held");
+        check_clean(&world, &[&client, &other]).await;
+    });
+}
+
+/// Somebody deletes all znodes of an acknowledgement by hand whose multi may have been applied.
+#[test]
+fn an_ack_without_its_lease_does_not_know_who_has_deleted_its_item() {
+    for action in [Action::CutBefore, Action::CutAfter] {
+        run(async {
+            let world = world();
+            let client = world.client(FIRST).await;
+            put_all(&queue(&client), &["a"]).await;
+            let item = take(&queue(&client)).await;
+            let path = item.path().to_owned();
+            let fault = at_op(session(&client), OpCode::MULTI, action.clone());
+            world.server.inject(fault.refuse_for(Duration::from_millis(300)));
+            let acked = spawn(item.ack().into_future());
+            settle().await;
+            assert!(!acked.is_finished());
+            world.server.admin_delete(&path.replace(ENTRIES, LEASES));
+            for pin in children(&world, &path) {
+                assert!(world.server.admin_delete(&format!("{path}/{pin}")));
+            }
+            world.server.admin_delete(&path);
+            let refused = acked.await.expect("no panic");
+            assert_eq!(refused, Err(WorkQueueError::Unknown { item: path }), "{action:?}");
+            check_clean(&world, &[&client]).await;
+        });
+    }
+}
+
 /// Neither taker has been notified.
 #[test]
 fn an_ack_never_takes_the_lease_of_the_next_taker_for_its_own() {
