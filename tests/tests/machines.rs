@@ -2,7 +2,6 @@
 //! together with a reply, and replies that contradict each other.
 
 use std::collections::BTreeMap;
-use std::future::IntoFuture as _;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,13 +14,10 @@ use zk_recipes::machines::{
     ExclusiveAttempt, Held, Leaving, LockOptions, NameForm, NotHeld, Permits, QueueAttempt,
     QueueNames, QueueProfile, Resize, Restart,
 };
-use zk_recipes::{
-    Acl, Barrier, Client, Counter, CreateMode, DoubleBarrier, ExclusiveLock, FairLock, Group,
-    LockError, NamedLocks, OpError, Outcome, Presence, RwLock, Semaphore, SessionId, SettledClient,
-    SharedValue, Time, Tree, WorkQueue,
-};
+use zk_recipes::{Acl, Client, LockError, OpError, Outcome, SessionId, Time};
 use zk_session::recipe::{Flight, Reply};
 use zk_tests::meter::Pace;
+use zk_tests::recipes::pauses;
 use zk_tests::scene::{FIRST, spawn};
 use zk_tests::world::{World, run, sleep_ms};
 use zk_testserver::{Action, At, Fault};
@@ -44,6 +40,7 @@ fn view(connection: u64) -> SessionView {
         is_running_out: false,
         lapses: 0,
         has_expired: false,
+        has_left_session: false,
         seed: 0,
     }
 }
@@ -404,102 +401,21 @@ fn a_lost_write_of_the_number_of_permits_is_followed_by_a_barrier() {
 
 type Call<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// Returns the calls of [`failing_calls`], which all have to succeed.
+/// Returns the calls of [`pauses::calls`], which all have to succeed.
 async fn calls(client: &Client) -> Vec<(&'static str, Call<()>)> {
-    let must_succeed = |(name, call): (&'static str, Call<Result<(), String>>)| {
+    let must_succeed = |(name, call): (&'static str, pauses::Call)| {
         let call = async move { call.await.unwrap_or_else(|error| panic!("{name}: {error}")) };
         (name, Box::pin(call) as Call<()>)
     };
-    failing_calls(client).await.into_iter().map(must_succeed).collect()
+    pauses::calls(client).await.into_iter().map(must_succeed).collect()
 }
 
 fn call_names() -> Vec<&'static str> {
     run(async {
         let world = World::new().pace(Pace::of(20));
         let client = world.client(FIRST).await;
-        failing_calls(&client).await.iter().map(|(name, _)| *name).collect()
+        pauses::calls(&client).await.iter().map(|(name, _)| *name).collect()
     })
-}
-
-/// Calls whose requests the machines of all recipes send, on an idle client. Each completes without
-/// another client.
-async fn failing_calls(client: &Client) -> Vec<(&'static str, Call<Result<(), String>>)> {
-    fn call<T, E: std::fmt::Debug>(
-        name: &'static str,
-        future: impl Future<Output = Result<T, E>> + Send + 'static,
-    ) -> (&'static str, Call<Result<(), String>>) {
-        (
-            name,
-            Box::pin(async move { future.await.map(drop).map_err(|error| format!("{error:?}")) }),
-        )
-    }
-    let fair = FairLock::new(client, "/p/fair").expect("legal");
-    let exclusive = ExclusiveLock::new(client, "/p/exclusive").expect("legal");
-    let rw = RwLock::new(client, "/p/rw").expect("legal");
-    let semaphore = Semaphore::new(client, "/p/semaphore", 2).expect("legal");
-    let held_fair =
-        FairLock::new(client, "/p/fair-2").expect("legal").acquire().await.expect("free");
-    let held_exclusive =
-        ExclusiveLock::new(client, "/p/exclusive-2").expect("legal").acquire().await.expect("free");
-    let held_write = rw.write().await.expect("free");
-    let mut resized = Semaphore::new(client, "/p/semaphore-2", 2).expect("legal");
-    let queue = WorkQueue::new(client, "/p/queue").expect("legal");
-    queue.put("one").await.expect("it is put");
-    queue.put("two").await.expect("it is put");
-    let leased = queue.take().await.expect("an item");
-    let barrier = Barrier::new(client, "/p/barrier").expect("legal");
-    let other = Barrier::new(client, "/p/barrier-2").expect("legal");
-    let double = DoubleBarrier::new(client, "/p/double", 1).expect("legal");
-    let inside = DoubleBarrier::new(client, "/p/double-2", 1).expect("legal").enter().await;
-    let group = Group::new(client, "/p/group").expect("legal");
-    let members = group.members();
-    let joining = group.clone();
-    let present = Presence::builder(client, "/p/presence").expect("legal");
-    let closing = present.begin("").await.expect("nothing is in the way");
-    let beginning = Presence::builder(client, "/p/presence-2").expect("legal");
-    let named = NamedLocks::builder(client, "/p/named").expect("legal").build().expect("legal");
-    let named = named.lock("a").expect("legal");
-    let value = SharedValue::new(client, "/p/value").expect("legal");
-    let counter = Counter::new(client, "/p/counter").expect("legal");
-    counter.add(1).await.expect("it is created");
-    let settled = SettledClient::new(client, "/p/markers").expect("legal");
-    let (writing, reading) = (settled.clone(), settled.behind_barrier());
-    let tree = Tree::of(client);
-    tree.ensure("/p/tree/a/b").await.expect("it is created");
-    let (ensuring, contended) = (tree.clone(), fair.clone());
-    vec![
-        call("acquire a fair lock", fair.acquire().into_future()),
-        call("acquire an exclusive lock", exclusive.acquire().into_future()),
-        call("acquire a permit", semaphore.acquire().into_future()),
-        call("acquire a named lock", named.acquire().into_future()),
-        call("release a fair lock", async move { held_fair.release().await }),
-        call("release an exclusive lock", async move { held_exclusive.release().await }),
-        call("downgrade", async move { held_write.downgrade().await }),
-        call("list contenders", async move { contended.contenders().await }),
-        call("set permits", async move { resized.set_permits(1).await }),
-        call("put", queue.put("three").into_future()),
-        call("take", queue.take().into_future()),
-        call("acknowledge", async move { leased.ack().await }),
-        call("close a barrier", async move { barrier.close().await }),
-        call("wait at a barrier", other.wait().into_future()),
-        call("enter", double.enter().into_future()),
-        call("leave", inside.expect("alone").leave().into_future()),
-        call("members", members),
-        call("begin a presence", async move { beginning.begin("").await }),
-        call("close a presence", async move { closing.close().await }),
-        call("get a value", async move { value.get().await }),
-        call("add", async move { counter.add(1).await }),
-        call("join", async move { joining.join("a", "").await }),
-        call("create, settled", async move {
-            let write = writing.create_with_parents("/p/s/a", "", CreateMode::Persistent);
-            let written = write.await.map(drop);
-            drop(writing);
-            written
-        }),
-        call("read, settled", async move { reading.exists("/p/s").await }),
-        call("delete a tree", async move { tree.delete("/p/tree").await }),
-        call("create a path", async move { ensuring.ensure("/p/x/y/z").await }),
-    ]
 }
 
 /// Refuses this number of requests, starting with the next one.
@@ -551,7 +467,7 @@ fn a_server_that_fails_for_ever_is_asked_seldom_and_reported_in_the_end() {
         run(async {
             let world = World::new().pace(Pace::of(20));
             let client = world.client(FIRST).await;
-            let (name, call) = failing_calls(&client).await.swap_remove(index);
+            let (name, call) = pauses::calls(&client).await.swap_remove(index);
             sleep_ms(1_000).await;
             let before = world.server.requests().len();
             refuse_all(&world, 10_000, CODE);
@@ -578,7 +494,7 @@ fn a_client_that_is_closed_during_a_pause_ends_each_call() {
         run(async {
             let world = World::new().pace(Pace::of(20));
             let client = world.client(FIRST).await;
-            let (name, call) = failing_calls(&client).await.swap_remove(index);
+            let (name, call) = pauses::calls(&client).await.swap_remove(index);
             sleep_ms(1_000).await;
             refuse_all(&world, 10_000, ErrorCode::THROTTLED_OP);
             let call = spawn(call);

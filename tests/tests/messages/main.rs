@@ -1,5 +1,5 @@
 //! What the most common mistakes say: each mistake is made on the in-process server, and its
-//! message is compared with the reviewed one in `misuses.txt`.
+//! message is compared with the reviewed one in `misuses.txt`, which `UPDATE_PAGES=1` writes.
 //!
 //! The messages of all variants are reviewed in `messages.txt` of the crates that define them.
 
@@ -9,6 +9,7 @@ mod operations;
 mod options;
 
 use std::fmt::{Display, Write as _};
+use std::path::Path;
 
 use zk_tests::world::run;
 
@@ -54,8 +55,15 @@ fn every_mistake_says_what_was_given_and_what_to_do() {
         locks::make(&mut report).await;
         report.0
     });
-    let reviewed = include_str!("misuses.txt");
+    let reviewed = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/messages/misuses.txt");
+    if std::env::var_os("UPDATE_PAGES").is_some() {
+        std::fs::write(&reviewed, &found).expect("the file can be written");
+    }
+    let reviewed = std::fs::read_to_string(reviewed).expect("the file exists");
     assert!(!found.contains("hunter2"), "a secret is shown:\n{found}");
     let differs = found.lines().zip(reviewed.lines()).find(|(found, reviewed)| found != reviewed);
-    assert!(found == reviewed, "{differs:?} differ; review misuses.txt, which should be:\n{found}");
+    assert!(
+        found == reviewed,
+        "{differs:?} differ; UPDATE_PAGES=1 and this test write misuses.txt: review it"
+    );
 }

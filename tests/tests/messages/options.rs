@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use zk_recipes::{
-    Barrier, Cache, Client, ClientBuilder, Counter, CreateMode, DoubleBarrier, Election,
-    ExclusiveLock, FairLock, Group, Lease, MultiLock, NamedLocks, Naming, Presence, RwLock,
-    Semaphore, SettledClient, SharedValue, Tree, WorkQueue,
+    Client, ClientBuilder, CreateMode, DoubleBarrier, FairLock, Group, Lease, MultiLock,
+    NamedLocks, Naming, Presence, Semaphore, SettledClient, WorkQueue,
 };
+use zk_tests::options::MISTAKES;
+use zk_tests::recipes::invalid;
 use zk_tests::scene::FIRST;
 use zk_tests::world::World;
 
@@ -71,36 +72,23 @@ async fn paths(report: &mut Report, client: &Client) {
     for path in ["", "/", "locks", "/locks/", "/a//b", "/a/./b", "/a/../b", "/a\n", "/\u{1f512}"] {
         report.add(&format!("lock at {path:?}"), FairLock::new(client, path));
     }
-    let path = "/a/";
-    report.add("read/write lock at \"/a/\"", RwLock::new(client, path));
-    report.add("exclusive lock at \"/a/\"", ExclusiveLock::new(client, path));
-    report.add("semaphore at \"/a/\"", Semaphore::new(client, path, 1));
-    report.add("named locks at \"/a/\"", NamedLocks::builder(client, path).map(drop));
-    report.add("barrier at \"/a/\"", Barrier::new(client, path));
-    report.add("double barrier at \"/a/\"", DoubleBarrier::new(client, path, 2));
-    report.add("shared value at \"/a/\"", SharedValue::new(client, path));
-    report.add("counter at \"/a/\"", Counter::new(client, path));
-    report.add("group at \"/a/\"", Group::builder(client, path).map(drop));
-    report.add("presence at \"/a/\"", Presence::builder(client, path).map(drop));
-    report.add("work queue at \"/a/\"", WorkQueue::new(client, path));
-    report.add("election at \"/a/\"", Election::new(client, path));
-    report.add("cache at \"/a/\"", Cache::tree(client, path).build());
-    report.add("markers at \"/a/\"", SettledClient::new(client, path));
+    for (recipe, made) in invalid::paths(client).await {
+        report.add(&format!("{recipe} at {:?}", invalid::PATH), made);
+    }
+    let path = invalid::PATH;
     let settled = SettledClient::new(client, "/markers").expect("the path is valid");
     report.add("a settled read at \"/a/\"", settled.get_data(path).await);
     report
         .add("a settled create at \"/a/\"", settled.create(path, "", CreateMode::Persistent).await);
     let deleted = settled.acl(vec![]).delete("/a", None).await;
     report.add("markers without an access control list", deleted);
-    report.add("a path \"/a/\" to create", Tree::of(client).ensure(path).await);
-    report.add("a subtree at \"/a/\"", Tree::of(client).delete(path).await);
 }
 
 async fn values(report: &mut Report, client: &Client) {
-    let check = Some(Duration::from_millis(1));
     let lock = || FairLock::builder(client, "/locks/a").expect("the path is valid");
-    report.add("watch_check(1 ms)", lock().watch_check(check).build());
-    report.add("a lock without an access control list", lock().acl(vec![]).build());
+    for (mistake, set) in MISTAKES {
+        report.add(mistake, set(lock()).build());
+    }
     report.add("a semaphore without permits", Semaphore::new(client, "/s", 0));
     report.add("a double barrier without participants", DoubleBarrier::new(client, "/b", 0));
     report.add("a multi-lock without locks", MultiLock::builder().build());

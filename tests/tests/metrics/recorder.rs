@@ -9,12 +9,22 @@ use metrics::{
 };
 
 /// A description: the kind of the metric, its unit, and its meaning.
-pub(crate) type Description = (&'static str, String, String);
+type Description = (&'static str, String, String);
+
+/// A metric as a recorder knows it.
+pub(crate) struct Exported {
+    pub(crate) name: String,
+    pub(crate) kind: &'static str,
+    pub(crate) unit: String,
+    /// The keys of its labels.
+    pub(crate) labels: Vec<String>,
+    pub(crate) meaning: String,
+}
 
 /// Keeps descriptions by name, and values by name and labels.
 #[derive(Default)]
 pub(crate) struct Memory {
-    pub(crate) descriptions: Mutex<BTreeMap<String, Description>>,
+    descriptions: Mutex<BTreeMap<String, Description>>,
     values: Mutex<BTreeMap<String, Arc<Value>>>,
 }
 
@@ -68,18 +78,36 @@ impl Memory {
         value.0.lock().unwrap_or_else(PoisonError::into_inner).1
     }
 
-    /// Returns how many values a histogram has.
+    /// Returns how many values a histogram has, or how often a counter or gauge was set.
     pub(crate) fn count(&self, series: &str) -> u64 {
         let values = self.values.lock().unwrap_or_else(PoisonError::into_inner);
         let value = values.get(series).unwrap_or_else(|| panic!("{series} is not registered"));
         value.0.lock().unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// Returns all series, with their values.
-    pub(crate) fn series(&self) -> Vec<(String, f64)> {
+    /// Returns all series.
+    pub(crate) fn series(&self) -> Vec<String> {
         let values = self.values.lock().unwrap_or_else(PoisonError::into_inner);
-        let value = |value: &Value| value.0.lock().unwrap_or_else(PoisonError::into_inner).1;
-        values.iter().map(|(series, cell)| (series.clone(), value(cell))).collect()
+        values.keys().cloned().collect()
+    }
+
+    /// Returns all metrics that are described, in the order of their names.
+    pub(crate) fn metrics(&self) -> Vec<Exported> {
+        let descriptions = self.descriptions.lock().unwrap_or_else(PoisonError::into_inner);
+        let series = self.series();
+        let exported = |(name, (kind, unit, meaning)): (&String, &Description)| {
+            let of_it = |series: &&String| series.split(' ').next() == Some(name);
+            let mut labels = Vec::new();
+            for label in series.iter().filter(of_it).flat_map(|series| series.split(' ').skip(1)) {
+                let key = label.split('=').next().unwrap_or_default().to_owned();
+                if !labels.contains(&key) {
+                    labels.push(key);
+                }
+            }
+            let (name, meaning) = (name.clone(), meaning.clone());
+            Exported { name, kind, unit: unit.clone(), labels, meaning }
+        };
+        descriptions.iter().map(exported).collect()
     }
 
     fn describe(&self, kind: &'static str, name: KeyName, unit: Option<Unit>, text: SharedString) {

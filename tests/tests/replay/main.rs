@@ -18,6 +18,7 @@
 
 mod differences;
 mod names;
+mod operations;
 mod player;
 
 use std::fs;

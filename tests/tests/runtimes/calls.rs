@@ -24,6 +24,12 @@ pub(crate) fn call<T, E: Display>(
     (name, Box::pin(future))
 }
 
+/// Returns whether an error says that the client has ended.
+pub(crate) fn names_the_end(error: &str) -> bool {
+    let reasons = ["Closed", "the client is closed", "the client was closed", "client has stopped"];
+    reasons.iter().any(|reason| error.contains(reason))
+}
+
 /// Starts calls as tasks.
 pub(crate) fn start(calls: Vec<Call>) -> Vec<Call> {
     let start = |(name, future)| {

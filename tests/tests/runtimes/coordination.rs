@@ -18,7 +18,7 @@ use zk_tests::wait::{PATIENCE, now, soon, status};
 use zk_tests::world::{World, run, sleep_ms};
 use zk_testserver::TestServer;
 
-use crate::calls::{Call, apart, call, each_apart, start};
+use crate::calls::{Call, apart, call, each_apart, names_the_end, start};
 use crate::compound::{self, Held};
 use crate::{Caller, LONG_SESSION, Stage, driven_by_callers, drivers};
 
@@ -227,10 +227,7 @@ fn the_end_of_the_clients_runtime_is_an_answer_to_every_call() {
     let mut count = 0;
     for (name, call) in calls {
         let error = stage.soon(name, call).expect_err(name);
-        let is_told = ["the client is closed", "the client was closed", "client has stopped"]
-            .iter()
-            .any(|reason| error.contains(reason));
-        assert!(is_told, "{name}: {error}");
+        assert!(names_the_end(&error), "{name}: {error}");
         count += 1;
     }
     assert_eq!(count, 54);
@@ -307,7 +304,7 @@ fn every_call_completes_outside_of_tokio() {
 }
 
 /// Drives a runtime until its client has removed everything.
-fn drive_until_clean(still: &Runtime, client: &Client, server: &TestServer) {
+pub(crate) fn drive_until_clean(still: &Runtime, client: &Client, server: &TestServer) {
     still.block_on(soon("the end of the cleanup", async {
         while Session::of(client).janitor_slots_busy() > 0 || !server.ephemerals().is_empty() {
             sleep_ms(1).await;

@@ -4,17 +4,19 @@
 //! The servers and the observer, which is an ordinary client, share one runtime. These tests run in
 //! real time, but do not depend on the speed of the machine: only failures wait for a timeout.
 //!
-//! The tests of this file are those of single locks. The module `coordination` tests the other
-//! recipes, and `compound` the locks that are made of other locks.
+//! The tests of this file are those of single locks. The module `recipes` tests the calls that each
+//! recipe declares, `coordination` calls that wait for others or use what other calls have returned,
+//! and `compound` the locks that are made of other locks.
 
 mod calls;
 mod compound;
 mod coordination;
 mod counters;
+mod recipes;
 
 use std::collections::BTreeMap;
 use std::future::{Future, IntoFuture as _};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
@@ -100,6 +102,8 @@ impl Stage {
 
     /// Waits for a future that should complete soon, on the runtime of the observer.
     fn soon<T>(&self, what: &str, future: impl Future<Output = T>) -> T {
+        // Without its type, so that not each call has its own copy of the runtime.
+        let future: Pin<&mut dyn Future<Output = T>> = pin!(future);
         self.runtime.block_on(soon(what, future))
     }
 
@@ -421,6 +425,7 @@ enum Caller {
 
 impl Caller {
     fn wait<T>(self, future: impl Future<Output = T>) -> T {
+        let future: Pin<&mut dyn Future<Output = T>> = pin!(future);
         match self {
             Self::Bare => {
                 let runtime = Builder::new_current_thread().build().expect("a runtime");

@@ -1,0 +1,51 @@
+//! The calls that each recipe declares for the suites, on a client whose runtime ends, is not driven,
+//! or is not the runtime of the caller.
+
+use std::time::Duration;
+
+use zk_recipes::SessionState;
+use zk_tests::recipes::pauses::calls;
+use zk_tests::wait::soon;
+
+use crate::calls::{apart, names_the_end};
+use crate::coordination::drive_until_clean;
+use crate::{Caller, LONG_SESSION, Stage, driven_by_callers, drivers};
+
+#[test]
+fn each_call_of_a_recipe_completes_outside_of_tokio() {
+    for caller in [Caller::Bare, Caller::Thread] {
+        let (stage, drivers) = (Stage::start(), drivers());
+        let client = stage.client(&drivers, LONG_SESSION);
+        for (name, call) in stage.soon("the beginning", calls(&client)) {
+            assert_eq!(apart(name, caller, call), Ok(()), "{name}");
+        }
+        stage.check_clean(&client);
+    }
+}
+
+#[test]
+fn the_end_of_the_clients_runtime_is_an_answer_to_each_call_of_a_recipe() {
+    let (stage, drivers) = (Stage::start(), drivers());
+    let client = stage.client(&drivers, LONG_SESSION);
+    let calls = stage.soon("the beginning", calls(&client));
+    drop(drivers);
+    assert_eq!(client.state(), SessionState::Closed);
+    for (name, call) in calls {
+        let error = stage.soon(name, call).expect_err(name);
+        assert!(names_the_end(&error), "{name}: {error}");
+    }
+}
+
+#[test]
+fn each_call_of_a_recipe_that_nobody_drives_can_be_dropped_and_leaves_nothing() {
+    let (stage, still) = (Stage::start(), driven_by_callers());
+    let client = stage.client(&still, LONG_SESSION);
+    let calls = still.block_on(soon("the beginning", calls(&client)));
+    stage.runtime.block_on(async {
+        for (name, call) in calls {
+            let ended = tokio::time::timeout(Duration::from_millis(5), call).await;
+            assert!(ended.is_err(), "{name} has completed without its client: {ended:?}");
+        }
+    });
+    drive_until_clean(&still, &client, &stage.server);
+}
