@@ -8,19 +8,27 @@ const PAGE: &str = include_str!("../../../docs/security.md");
 const SOURCE: &str = include_str!("sample.rs");
 
 #[rustfmt::skip]
+#[allow(clippy::print_stdout, reason = "the page prints what is open")]
 mod page {
     pub(super) async fn sample(
         servers: &str,
     ) -> Result<(zk_recipes::Client, zk_recipes::FairLock), Box<dyn std::error::Error>> {
 // begin
-use zk_recipes::{Acl, Client, FairLock};
+use zk_recipes::{Acl, Answer, Client, FairLock};
 
 let client = Client::builder(servers)
+    // Anything that becomes `Bytes`.
     .auth("digest", "worker:worker-secret")
     .default_acl(Acl::creator_all())
     .connect()
     .await?;
 let lock = FairLock::new(&client, "/locks/reports")?;
+// Reads the lists up to `/`. As an operation of the client, it fails if the connection is lost.
+let exposure = client.exposure("/locks/reports").await?;
+// `Yes` for `/locks` itself, and until it exists, while everyone may change `/`.
+if exposure.strangers_may_touch() != Answer::No {
+    println!("open to strangers: {:?}", exposure.open_ancestors().collect::<Vec<_>>());
+}
 // end
         Ok((client, lock))
     }

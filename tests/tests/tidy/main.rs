@@ -5,13 +5,20 @@
 //! also states the minimum number of files that it applies to, because a rule that applies to no
 //! file proves nothing. The names of folders belong in `layout`.
 
+mod blocks;
 mod books;
+mod changes;
 mod cycles;
+mod figures;
 mod file_rules;
 mod front_page;
 mod layout;
+mod listings;
+mod operations;
+mod options;
 mod questions;
 mod recipes;
+mod signatures;
 mod text;
 mod tree_rules;
 
@@ -54,6 +61,81 @@ fn the_guide_is_found_with_the_words_of_questions() {
 }
 
 #[test]
+fn each_number_of_the_guide_is_checked_or_has_a_reason() {
+    let problems = figures::outdated(&repository());
+    assert!(problems.is_empty(), "\n{}\n", problems.join("\n"));
+}
+
+#[test]
+fn each_option_of_a_lock_has_its_row_and_its_scene() {
+    let files = repository();
+    let problems = options::unproven(&files);
+    assert!(problems.is_empty(), "\n{}\n", problems.join("\n"));
+    check(&files, options::PAGE, &options::page(&files));
+}
+
+#[test]
+fn the_operations_are_those_of_the_schema() {
+    let files = repository();
+    check(&files, operations::PAGE, &operations::page(&files));
+}
+
+#[test]
+fn the_types_are_those_of_the_snapshots() {
+    let files = repository();
+    let pages = signatures::pages(&files);
+    let all: String = pages.iter().map(|(_, text)| &**text).collect();
+    for line in [
+        "\nstruct Leased\n    ack(self) -> Call<(), WorkQueueError>\n",
+        "\n    Blocked { item: String, reason: BlockReason }\n",
+        "\n    LeaseLost(LostReason)\n",
+        "\n    Lock<Permit>::set_permits(&mut self, u32) -> ScopedCall<'_, (), LockError>\n",
+        "\n    has_left_session(&self) -> bool\n",
+        "\ntype Leadership = Guard<Lead>\n",
+        "\nenum zk_session::TlsFailure\n",
+        "\nstruct Tls\n",
+        "\n    const NO_AUTH: Self\n",
+    ] {
+        assert!(all.contains(line), "no page has {line:?}");
+    }
+    for (page, text) in pages {
+        check(&files, page, &text);
+    }
+}
+
+#[test]
+fn something_new_changes_few_files() {
+    let problems = changes::oversized(&repository(), changes::LIMITS);
+    assert!(problems.is_empty(), "\n{}\n", problems.join("\n"));
+}
+
+#[test]
+fn each_recipe_and_each_suite_is_in_the_lists() {
+    let files = repository();
+    let recipes = recipes::recipes(&files);
+    assert!(recipes.len() >= 18, "saw only {} recipes", recipes.len());
+    for (page, text) in listings::completed(&files, &recipes) {
+        check(&files, page, &text);
+    }
+}
+
+/// Checks that a page has this text, or updates it.
+fn check(files: &[File], page: &str, text: &str) {
+    if env::var_os("UPDATE_PAGES").is_some() {
+        fs::write(root().join(page), text).expect("the page can be written");
+    } else {
+        let is_current = files.iter().any(|file| file.path == page && file.text == text);
+        assert!(is_current, "{page} is outdated; UPDATE_PAGES=1 and this test update it");
+    }
+}
+
+#[test]
+fn manifests_and_commands_of_pages_name_what_exists() {
+    let problems = blocks::wrong(&repository());
+    assert!(problems.is_empty(), "\n{}\n", problems.join("\n"));
+}
+
+#[test]
 fn no_crate_has_cycles_of_modules() {
     let problems = cycles::cycles(&repository());
     let rules = "tests/tests/tidy/cycles/mod.rs says what counts as a dependency";
@@ -69,7 +151,7 @@ fn the_folders_of_recipes_keep_the_order_of_the_map() {
 #[test]
 fn each_recipe_is_in_the_places_that_the_guide_for_contributors_demands() {
     let files = repository();
-    let mut problems = recipes::missing_places(&files, recipes::RECIPES, recipes::PLACES);
+    let mut problems = recipes::missing_places(&files, &recipes::recipes(&files), recipes::PLACES);
     problems.extend(recipes::missing_paths(&files));
     assert!(problems.is_empty(), "\n{}\n", problems.join("\n"));
 }
@@ -146,13 +228,9 @@ struct File {
 
 /// Returns all text files of the repository, in the order of their paths.
 fn repository() -> Vec<File> {
-    // The variable at run time takes precedence: if checkouts share a target folder, the binary may
-    // have been built in another one.
-    let package = env::var("CARGO_MANIFEST_DIR");
-    let package = package.as_deref().unwrap_or(env!("CARGO_MANIFEST_DIR"));
-    let root = Path::new(package).parent().expect("tests/ is in the root");
+    let root = root();
     let mut files = Vec::new();
-    let mut folders = vec![root.to_path_buf()];
+    let mut folders = vec![root.clone()];
     while let Some(folder) = folders.pop() {
         for path in entries(&folder) {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -162,13 +240,21 @@ fn repository() -> Vec<File> {
             if path.is_dir() {
                 folders.push(path);
             } else if let Ok(text) = fs::read_to_string(&path) {
-                let path = path.strip_prefix(root).expect("the walk began there");
+                let path = path.strip_prefix(&root).expect("the walk began there");
                 files.push(File { path: path.to_string_lossy().into_owned(), text });
             }
         }
     }
     files.sort_by(|a, b| a.path.cmp(&b.path));
     files
+}
+
+fn root() -> PathBuf {
+    // The variable at run time takes precedence: if checkouts share a target folder, the binary may
+    // have been built in another one.
+    let package = env::var("CARGO_MANIFEST_DIR");
+    let package = package.as_deref().unwrap_or(env!("CARGO_MANIFEST_DIR"));
+    Path::new(package).parent().expect("tests/ is in the root").to_path_buf()
 }
 
 fn entries(folder: &Path) -> Vec<PathBuf> {

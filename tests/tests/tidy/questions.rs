@@ -8,6 +8,9 @@ use std::collections::BTreeMap;
 
 use super::{File, layout::BOOKS};
 
+/// How a line of a page begins, and ends, that has a question whose answer is on the page.
+const MARK: (&str, &str) = ("<!-- question: ", " -->");
+
 const QUESTIONS: &str = include_str!("questions.txt");
 
 /// The page of the recipes that is about all of them.
@@ -47,11 +50,17 @@ fn unanswered_of(questions: &str, files: &[File]) -> Vec<String> {
         is_page(&file.path) && !others.iter().any(|book| file.path.starts_with(**book))
     });
     let sections: Vec<Section<'_>> = pages
+        .clone()
         .flat_map(|file| sections(file.path.strip_prefix(guide).expect("it begins so"), &file.text))
         .collect();
     let lines = questions.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
-    let questions: Vec<(&str, &str)> =
+    let mut questions: Vec<(&str, &str)> =
         lines.map(|line| line.split_once(": ").expect("a page, a colon and a question")).collect();
+    for file in pages {
+        let page = file.path.strip_prefix(guide).expect("it begins so");
+        let marked = |line| str::strip_suffix(str::strip_prefix(line, MARK.0)?, MARK.1);
+        questions.extend(file.text.lines().filter_map(marked).map(|question| (page, question)));
+    }
     let missing = questions.iter().filter_map(|(page, question)| {
         let found = search(&sections, question);
         let shown = found.join(", ");
@@ -70,6 +79,9 @@ fn sections<'a>(page: &'a str, text: &str) -> Vec<Section<'a>> {
     let mut is_code = false;
     for line in text.lines() {
         is_code ^= line.starts_with("```");
+        if line.starts_with(MARK.0) {
+            continue;
+        }
         let is_heading = !is_code && line.starts_with('#');
         if is_heading {
             sections.push(Section { page, words: BTreeMap::new(), length: 0 });
@@ -145,6 +157,16 @@ mod tests {
         ]);
         let problems = unanswered_of("recipes/oven.md: ovens", &pages);
         assert_eq!(problems, ["no question is about recipes/lamp.md"]);
+    }
+
+    #[test]
+    fn a_page_may_have_its_questions_which_are_not_searched() {
+        let pages = |question: &str| {
+            let lamp = format!("# Lamps\n\n## Colours\n\n<!-- question: {question} -->\n");
+            unanswered_of("", &guide(&[("recipes/lamp.md", &lamp), ("oven.md", "# Oven heats")]))
+        };
+        assert_eq!(pages("lamps"), [""; 0]);
+        assert_eq!(pages("what heats").len(), 1);
     }
 
     #[test]

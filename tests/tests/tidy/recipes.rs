@@ -4,57 +4,81 @@ use std::collections::BTreeSet;
 
 use super::{
     File,
+    listings::text,
     text::{code, has_word},
 };
 
 pub(crate) const GUIDE: &str = "CONTRIBUTING.md";
 
-const SOURCE: &str = "crates/zk-recipes/src/";
+pub(crate) const SOURCE: &str = "crates/zk-recipes/src/";
 
 /// Folders of the crate that are not recipes, but code that recipes share.
 pub(crate) const SHARED_FOLDERS: &[&str] =
     &["acquire", "engine", "guard", "lock", "machine", "queue"];
 
+/// What a public type has behind the name of its folder.
+const ENDINGS: &[&str] = &["", "Lock", "Locks", "Client"];
+
+/// Recipes whose suite has another name, with the reason.
+const SUITES: &[(&str, &str, &str)] =
+    &[("counter", "shared_value", "its additions are updates of a shared value")];
+
 /// A recipe, as the places name it.
 pub(crate) struct Recipe {
     /// Its folder in the crate.
-    pub(crate) folder: &'static str,
+    pub(crate) folder: String,
     /// Its public type.
-    pub(crate) item: &'static str,
+    pub(crate) item: String,
     /// The folder of its suite in `tests/tests`.
-    pub(crate) suite: &'static str,
+    pub(crate) suite: String,
 }
 
-const fn recipe(folder: &'static str, item: &'static str, suite: &'static str) -> Recipe {
-    Recipe { folder, item, suite }
+/// Returns the recipes: each folder of the crate that is not shared. The public type of the recipe
+/// `lamp` is `Lamp` or `LampLock`, and its suite is `lamp` or `lamp_lock`.
+pub(crate) fn recipes(files: &[File]) -> Vec<Recipe> {
+    let folders: BTreeSet<&str> = files
+        .iter()
+        .filter_map(|file| file.path.strip_prefix(SOURCE)?.split_once('/'))
+        .map(|(folder, _)| folder)
+        .filter(|folder| !SHARED_FOLDERS.contains(folder))
+        .collect();
+    let crate_root = text(files, &format!("{SOURCE}lib.rs"));
+    let recipe = |folder: &str| {
+        let exported = crate_root.split_once(&format!(" {folder}::")).map_or("", |(_, it)| it);
+        let end = if exported.starts_with('{') { '}' } else { ',' };
+        let exported = exported.split(end).next().unwrap_or_default();
+        let names = ENDINGS.iter().map(|ending| format!("{}{ending}", camel_case(folder)));
+        let item = names.clone().find(|name| has_word(exported, name));
+        let has_suite = |suite: &&str| {
+            let prefix = format!("tests/tests/{suite}/");
+            files.iter().any(|file| file.path.starts_with(&prefix))
+        };
+        let other = SUITES.iter().find(|(it, ..)| *it == folder).map(|(_, suite, _)| *suite);
+        let suites = [format!("{folder}_lock"), format!("{folder}_locks")];
+        let usual = [folder, &*suites[0], &*suites[1]];
+        let suite = other.or_else(|| usual.into_iter().find(has_suite)).unwrap_or(folder);
+        let item = item.unwrap_or_else(|| camel_case(folder));
+        Recipe { folder: folder.to_owned(), item, suite: suite.to_owned() }
+    };
+    folders.into_iter().map(recipe).collect()
 }
 
-pub(crate) const RECIPES: &[Recipe] = &[
-    recipe("barrier", "Barrier", "barrier"),
-    recipe("cache", "Cache", "cache"),
-    // Its additions are updates of a shared value.
-    recipe("counter", "Counter", "shared_value"),
-    recipe("double_barrier", "DoubleBarrier", "double_barrier"),
-    recipe("election", "Election", "election"),
-    recipe("exclusive", "ExclusiveLock", "exclusive_lock"),
-    recipe("fair", "FairLock", "fair_lock"),
-    recipe("group", "Group", "group"),
-    recipe("holder", "Holder", "holder"),
-    recipe("multi_lock", "MultiLock", "multi_lock"),
-    recipe("named", "NamedLocks", "named_locks"),
-    recipe("presence", "Presence", "presence"),
-    recipe("rw", "RwLock", "rw_lock"),
-    recipe("semaphore", "Semaphore", "semaphore"),
-    recipe("settled", "SettledClient", "settled"),
-    recipe("shared_value", "SharedValue", "shared_value"),
-    recipe("tree", "Tree", "tree"),
-    recipe("work_queue", "WorkQueue", "work_queue"),
-];
+/// Returns a name such as `shared_value` as the name of a type.
+fn camel_case(folder: &str) -> String {
+    let word = |word: &str| {
+        let mut letters = word.chars();
+        let first = letters.next().map(|first| first.to_ascii_uppercase());
+        first.into_iter().chain(letters).collect::<String>()
+    };
+    folder.split('_').map(word).collect()
+}
 
 /// A place that every recipe has to be in.
 pub(crate) struct Place {
     /// A file, or a folder with a slash at its end, as `CONTRIBUTING.md` names it.
     pub(crate) path: &'static str,
+    /// The module of the file that has the recipe, if only one counts.
+    pub(crate) module: Option<&'static str>,
     pub(crate) evidence: Evidence,
     /// Folders of recipes that are not in this place, with the reason.
     pub(crate) without: &'static [(&'static str, &'static str)],
@@ -86,9 +110,10 @@ pub(crate) enum Evidence {
 }
 
 pub(crate) const CASES: &str = "tests/src/case/";
+const CALLS: &str = "tests/src/recipes.rs";
 
 const fn place(path: &'static str, evidence: Evidence) -> Place {
-    Place { path, evidence, without: &[] }
+    Place { path, module: None, evidence, without: &[] }
 }
 
 pub(crate) const PLACES: &[Place] = &[
@@ -96,6 +121,7 @@ pub(crate) const PLACES: &[Place] = &[
     place("crates/zk-recipes/examples/", Evidence::Import),
     Place {
         path: "docs/recipes/",
+        module: None,
         evidence: Evidence::Page,
         without: &[
             ("settled", "the page about lost connections has its code"),
@@ -104,6 +130,7 @@ pub(crate) const PLACES: &[Place] = &[
     },
     Place {
         path: "docs/internals/recipes/",
+        module: None,
         evidence: Evidence::Source,
         without: &[
             ("fair", "it has no code but that of all queues, which its page names"),
@@ -115,6 +142,7 @@ pub(crate) const PLACES: &[Place] = &[
     place("ARCHITECTURE.md", Evidence::Folder),
     Place {
         path: "docs/internals/connection-loss.md",
+        module: None,
         evidence: Evidence::Cell,
         without: &[
             ("holder", "it concludes nothing but what the lock inside concludes"),
@@ -123,9 +151,9 @@ pub(crate) const PLACES: &[Place] = &[
     },
     place("docs/migration.md", Evidence::Word),
     place("tests/tests/conformance/", Evidence::ImportOrCase),
-    place("tests/tests/runtimes/", Evidence::ImportOrCase),
     Place {
         path: "tests/exhaustive/tests/",
+        module: None,
         evidence: Evidence::ImportOrCase,
         without: &[
             ("cache", "its own suite enumerates the cuts, and takes seconds"),
@@ -135,7 +163,8 @@ pub(crate) const PLACES: &[Place] = &[
     },
     place("tests/tests/", Evidence::Suite),
     Place {
-        path: "tests/tests/machines.rs",
+        path: CALLS,
+        module: Some("pauses"),
         evidence: Evidence::ImportOrCase,
         without: &[
             ("cache", "its machine has pauses of its own, which its suite tests"),
@@ -144,7 +173,8 @@ pub(crate) const PLACES: &[Place] = &[
         ],
     },
     Place {
-        path: "tests/tests/timeouts.rs",
+        path: CALLS,
+        module: Some("timeouts"),
         evidence: Evidence::Import,
         without: &[
             ("cache", "it has no calls"),
@@ -152,42 +182,31 @@ pub(crate) const PLACES: &[Place] = &[
         ],
     },
     Place {
-        path: "tests/tests/messages/options.rs",
+        path: CALLS,
+        module: Some("invalid"),
         evidence: Evidence::Import,
-        without: &[("holder", "it takes a lock in place of a path, and has no options")],
+        without: &[
+            ("holder", "it takes a lock in place of a path"),
+            ("multi_lock", "it takes locks in place of paths"),
+        ],
     },
-    place("tests/tests/messages/conversions.rs", Evidence::Import),
+    Place { path: CALLS, module: Some("conversions"), evidence: Evidence::Import, without: &[] },
     place("tests/tests/strangers/", Evidence::Import),
     place("tests/simulation/src/program/", Evidence::Import),
     place("tests/mutants/", Evidence::Caught),
     place("CHANGELOG.md", Evidence::Word),
 ];
 
-/// Checks that each folder of the crate is shared or a recipe, that each recipe is in all places,
-/// and that the guide names these places.
+/// Checks that each recipe is in all places, and that the guide names these places.
 pub(crate) fn missing_places(files: &[File], recipes: &[Recipe], places: &[Place]) -> Vec<String> {
     let mut problems = Vec::new();
-    let known = |folder: &str| {
-        SHARED_FOLDERS.contains(&folder) || recipes.iter().any(|recipe| recipe.folder == folder)
-    };
-    let folders: BTreeSet<&str> = files
-        .iter()
-        .filter_map(|file| file.path.strip_prefix(SOURCE)?.split_once('/'))
-        .map(|(folder, _)| folder)
-        .collect();
-    problems.extend(folders.iter().filter(|folder| !known(folder)).map(|folder| {
-        format!("{SOURCE}{folder} is neither shared nor a recipe: add it to `recipes.rs`")
-    }));
-    for recipe in recipes.iter().filter(|recipe| !folders.contains(recipe.folder)) {
-        problems.push(format!("the recipe {} has no folder {}", recipe.item, recipe.folder));
-    }
     let guide = files.iter().find(|file| file.path == GUIDE).map_or("", |file| &*file.text);
     for place in places {
         if !guide.contains(&format!("`{}`", place.path)) {
             problems.push(format!("{GUIDE} does not name {}", place.path));
         }
         for recipe in recipes {
-            let reason = place.without.iter().find(|(folder, _)| *folder == recipe.folder);
+            let reason = place.without.iter().find(|(folder, _)| recipe.folder == *folder);
             match (is_in(files, recipe, place), reason) {
                 (true, None) | (false, Some(_)) => {}
                 (false, None) => {
@@ -208,6 +227,12 @@ fn is_in(files: &[File], recipe: &Recipe, place: &Place) -> bool {
     let any = |prefix: &str, shows: &dyn Fn(&str) -> bool| {
         files.iter().any(|file| file.path.starts_with(prefix) && shows(&file.text))
     };
+    let in_place = |shows: &dyn Fn(&str) -> bool| {
+        any(place.path, &|text| match place.module {
+            Some(module) => module_of(text, module).is_some_and(shows),
+            None => shows(text),
+        })
+    };
     let imports = |text: &str| imports(text, item);
     match place.evidence {
         Evidence::Word => any(place.path, &|text| has_word(text, item)),
@@ -220,7 +245,7 @@ fn is_in(files: &[File], recipe: &Recipe, place: &Place) -> bool {
             rows.any(|row| row.contains(&format!("`{item}`")))
         }),
         Evidence::Folder => any(place.path, &|text| text.contains(&format!("`{folder}/`"))),
-        Evidence::Import => any(place.path, &imports),
+        Evidence::Import => in_place(&imports),
         Evidence::Page => any(place.path, &|text| {
             let mut blocks = text.split("```").skip(1).step_by(2);
             blocks.any(imports)
@@ -232,15 +257,21 @@ fn is_in(files: &[File], recipe: &Recipe, place: &Place) -> bool {
         }),
         Evidence::ImportOrCase => {
             // A read/write lock consists of two locks, each of which is a case.
-            let is_case = |text: &str| *item == "RwLock" && has_word(&code(text), "kind::Write");
-            any(place.path, &imports) || any(CASES, &|text| imports(text) || is_case(text))
+            let is_case = |text: &str| item == "RwLock" && has_word(&code(text), "kind::Write");
+            in_place(&imports) || any(CASES, &|text| imports(text) || is_case(text))
         }
         Evidence::Suite => any(&format!("{}{suite}/", place.path), &imports),
         Evidence::Caught => any(place.path, &|text| {
             let names = text.lines().filter_map(|line| line.strip_prefix("Caught by: "));
-            names.filter_map(|name| name.split('/').next()).any(|name| name == *suite)
+            names.filter_map(|name| name.split('/').next()).any(|name| name == suite)
         }),
     }
+}
+
+/// Returns the text of a module of a file.
+fn module_of<'a>(text: &'a str, module: &str) -> Option<&'a str> {
+    let (_, rest) = text.split_once(&format!("pub mod {module} {{\n"))?;
+    rest.split("\n}\n").next()
 }
 
 fn names_in_row(row: &str, item: &str) -> bool {
@@ -289,9 +320,11 @@ fn paths(page: &str) -> impl Iterator<Item = &str> {
 mod tests {
     //! Tests that a place that is left out is noticed.
 
-    use super::{Evidence, File, GUIDE, Place, Recipe, missing_paths, missing_places};
+    use super::{Evidence, File, GUIDE, Place, Recipe, missing_paths, missing_places, recipes};
 
-    const ONE: &[Recipe] = &[Recipe { folder: "lamp", item: "Lamp", suite: "lamp_suite" }];
+    fn one() -> [Recipe; 1] {
+        [Recipe { folder: "lamp".into(), item: "Lamp".into(), suite: "lamp_suite".into() }]
+    }
 
     const PATHS: [&str; 10] = [
         "docs/words.md",
@@ -320,7 +353,7 @@ mod tests {
             Evidence::Caught,
         ];
         let pairs = PATHS.into_iter().zip(evidence);
-        pairs.map(|(path, evidence)| Place { path, evidence, without }).collect()
+        pairs.map(|(path, evidence)| Place { path, module: None, evidence, without }).collect()
     }
 
     /// A tree in which the recipe is everywhere.
@@ -348,7 +381,7 @@ mod tests {
 
     #[test]
     fn a_recipe_that_is_everywhere_is_accepted() {
-        assert_eq!(missing_places(&complete(), ONE, &places(&[])), [""; 0]);
+        assert_eq!(missing_places(&complete(), &one(), &places(&[])), [""; 0]);
     }
 
     #[test]
@@ -357,7 +390,7 @@ mod tests {
         for left_out in files.iter().skip(4).map(|file| &file.path) {
             let mut files = complete();
             files.retain(|file| file.path != *left_out);
-            let problems = missing_places(&files, ONE, &places(&[]));
+            let problems = missing_places(&files, &one(), &places(&[]));
             assert_eq!(problems.len(), 1, "without {left_out}: {problems:?}");
         }
     }
@@ -377,21 +410,48 @@ mod tests {
             let mut files = complete();
             let file = files.iter_mut().find(|file| file.path == path).expect("it is there");
             file.text = text.into();
-            assert_eq!(missing_places(&files, ONE, &places(&[])).len(), 1, "{text}");
+            assert_eq!(missing_places(&files, &one(), &places(&[])).len(), 1, "{text}");
         }
     }
 
     #[test]
-    fn new_folders_stale_exceptions_and_an_outdated_guide_are_noticed() {
-        let mut files = complete();
-        files.push(File { path: "crates/zk-recipes/src/new/mod.rs".into(), text: String::new() });
-        assert_eq!(missing_places(&files, ONE, &places(&[])).len(), 1);
-        assert_eq!(missing_places(&complete(), &[], &places(&[])).len(), 1);
-        let stale = missing_places(&complete(), ONE, &places(&[("lamp", "it is dark")]));
+    fn stale_exceptions_and_an_outdated_guide_are_noticed() {
+        let stale = missing_places(&complete(), &one(), &places(&[("lamp", "it is dark")]));
         assert_eq!(stale.len(), PATHS.len(), "{stale:?}");
         let mut files = complete();
         files.retain(|file| file.path != GUIDE);
-        assert_eq!(missing_places(&files, ONE, &places(&[])).len(), PATHS.len());
+        assert_eq!(missing_places(&files, &one(), &places(&[])).len(), PATHS.len());
+    }
+
+    #[test]
+    fn only_the_module_of_a_place_counts() {
+        let place = |module| Place {
+            path: "examples/",
+            module: Some(module),
+            evidence: Evidence::Import,
+            without: &[],
+        };
+        let mut files = complete();
+        let file = files.iter_mut().find(|file| file.path == "examples/lamp.rs");
+        file.expect("it is there").text =
+            "pub mod one {\n    use zk_recipes::Lamp;\n}\n\npub mod two {\n}\n".into();
+        assert_eq!(missing_places(&files, &one(), &[place("one")]), [""; 0]);
+        assert_eq!(missing_places(&files, &one(), &[place("two")]).len(), 1);
+        assert_eq!(missing_places(&files, &one(), &[place("three")]).len(), 1);
+    }
+
+    #[test]
+    fn recipes_are_known_by_the_names_of_their_folders() {
+        let files = [
+            ("crates/zk-recipes/src/lib.rs", "pub use crate::{\n    lamp::{Glow, LampLock},\n};"),
+            ("crates/zk-recipes/src/lamp/mod.rs", ""),
+            ("crates/zk-recipes/src/queue/mod.rs", ""),
+            ("tests/tests/lamp_lock/main.rs", ""),
+        ]
+        .map(|(path, text)| File { path: path.into(), text: text.into() });
+        let found = recipes(&files);
+        let names: Vec<_> = found.iter().map(|it| (&*it.folder, &*it.item, &*it.suite)).collect();
+        assert_eq!(names, [("lamp", "LampLock", "lamp_lock")]);
     }
 
     #[test]

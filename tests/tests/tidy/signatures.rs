@@ -1,0 +1,276 @@
+//! Pages of the guide that list what each public type has, made of the snapshots of the API.
+//!
+//! A line of a snapshot is an item with its whole path, such as
+//! `pub fn zk_recipes::WorkQueue::length(&self) -> zk_recipes::Call<usize, zk_recipes::WorkQueueError>`.
+//! On the page, it is a line in the block of its type, and no path has modules.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use super::{File, listings::text};
+
+/// A page, what it is about, and its snapshot.
+struct Page {
+    path: &'static str,
+    title: &'static str,
+    about: &'static str,
+    snapshot: &'static str,
+}
+
+const PAGES: &[Page] = &[
+    Page {
+        path: "docs/signatures/recipes.md",
+        title: "Recipe types",
+        about: "`zk_recipes` also exports [types of the client](client.md).",
+        snapshot: RECIPES,
+    },
+    Page {
+        path: "docs/signatures/client.md",
+        title: "Client types",
+        about: "`zk_recipes` exports them, but those with `zk_session::` only as `zk_recipes::zk_session::…`.",
+        snapshot: CLIENT,
+    },
+    Page {
+        path: "docs/signatures/testserver.md",
+        title: "Test server types",
+        about: "They are in the crate `zk_testserver`.",
+        snapshot: "api/zk-testserver.txt",
+    },
+];
+/// The snapshot with the recipes, and with what they export.
+const RECIPES: &str = "api/zk-recipes.txt";
+/// The snapshot with the types of the client.
+const CLIENT: &str = "api/zk-session.txt";
+/// The snapshot with the types that the client takes from the codec.
+const CODEC: &str = "api/jute-codec.txt";
+
+/// Modules for authors of recipes, whom the internals address.
+const FOR_AUTHORS: &[&str] = &["recipe", "kind"];
+/// Methods of traits that say nothing about a type.
+const USUAL: &[&str] =
+    &["fmt", "poll", "poll_next", "drop", "into_future", "clone", "eq", "source"];
+
+const COLUMNS: usize = 96;
+
+/// What a type has.
+#[derive(Default)]
+struct Type {
+    lines: Vec<(Rank, String)>,
+    /// The fields of each variant that has some.
+    fields: BTreeMap<String, Vec<String>>,
+}
+
+/// The place of a line in the block of its type.
+#[derive(Clone, Copy, Eq, Ord, PartialEq, PartialOrd)]
+enum Rank {
+    /// The type itself.
+    Declaration,
+    /// A variant, a field or a method.
+    Member,
+    /// A conversion, or an associated type.
+    Rest,
+}
+
+/// Returns each page with its text.
+pub(crate) fn pages(files: &[File]) -> Vec<(&'static str, String)> {
+    let page = |page: &Page| (page.path, written(page, files));
+    PAGES.iter().map(page).collect()
+}
+
+fn written(page: &Page, files: &[File]) -> String {
+    let snapshot = text(files, page.snapshot);
+    let mut types = types(snapshot, &|_| true);
+    if page.snapshot == CLIENT {
+        let exported = exported(snapshot);
+        types.append(&mut self::types(text(files, CODEC), &|name| exported.contains(name)));
+        let by_recipes = self::exported(text(files, RECIPES));
+        for (name, it) in types.iter_mut().filter(|(name, _)| !by_recipes.contains(name.as_str())) {
+            for (_, line) in it.lines.iter_mut().filter(|(rank, _)| *rank == Rank::Declaration) {
+                *line = line.replacen(name, &format!("zk_session::{name}"), 1);
+            }
+        }
+    }
+    // What all functions have that implement a trait has no type.
+    types.retain(|_, it| it.lines.iter().any(|(rank, _)| *rank == Rank::Declaration));
+    let mut page_text = format!(
+        "# {}\n\nWhat each public type has; rustdoc (`cargo doc --open`) says what it does.\n{}\n",
+        page.title, page.about
+    );
+    for it in types.into_values() {
+        // Headings would be found before the pages that explain something.
+        page_text.push_str("\n```text\n");
+        for (rank, line) in it.lines {
+            let fields = it.fields.get(&line).map(|fields| fields.join(", "));
+            let line = match fields {
+                Some(fields) => format!("{line} {{ {fields} }}"),
+                None => line,
+            };
+            let indent = if rank == Rank::Declaration { "" } else { "    " };
+            page_text.push_str(&wrapped(&format!("{indent}{line}")));
+        }
+        page_text.push_str("```\n");
+    }
+    page_text
+}
+
+/// Returns the names that a crate exports from another one.
+fn exported(snapshot: &str) -> BTreeSet<&str> {
+    let exported = snapshot.lines().filter_map(|line| line.strip_prefix("pub use "));
+    exported.filter_map(|path| path.rsplit("::").next()).collect()
+}
+
+/// Returns the types of a snapshot that are wanted, with what they have.
+fn types(snapshot: &str, is_wanted: &dyn Fn(&str) -> bool) -> BTreeMap<String, Type> {
+    let mut types: BTreeMap<String, Type> = BTreeMap::new();
+    for line in snapshot.lines() {
+        let line = line.trim_start_matches("#[non_exhaustive] ");
+        let Some(item) = line.strip_prefix("pub ") else { continue };
+        let (kind, item) = kind_of(item);
+        let (path, rest) = item.split_at(end_of_path(item));
+        let segments = segments(path);
+        let Some(at) = segments.iter().position(|it| it.starts_with(char::is_uppercase)) else {
+            continue;
+        };
+        let (modules, names) = segments.split_at(at);
+        let is_for_authors = modules.iter().any(|it| FOR_AUTHORS.contains(it));
+        let is_usual = names.last().is_some_and(|name| USUAL.contains(name)) && kind == "fn ";
+        if is_for_authors || is_usual || ["use ", "mod "].contains(&kind) {
+            continue;
+        }
+        let name = names.first().and_then(|own| own.split('<').next()).unwrap_or_default();
+        if !is_wanted(name) {
+            continue;
+        }
+        let of_type = types.entry(name.to_owned()).or_default();
+        let rest = short(rest);
+        match names {
+            [own] => {
+                let line = format!("{kind}{}{rest}", short(own));
+                of_type.lines.push((Rank::Declaration, line));
+            }
+            [_, variant, field] if kind.is_empty() => {
+                of_type
+                    .fields
+                    .entry((*variant).to_owned())
+                    .or_default()
+                    .push(format!("{field}{rest}"));
+            }
+            [own, member @ ..] => {
+                let owner =
+                    if is_concrete(own) { format!("{}::", short(own)) } else { String::new() };
+                let is_rest = kind == "type " || member == ["from"];
+                let rank = if is_rest { Rank::Rest } else { Rank::Member };
+                let kind = if kind == "fn " { "" } else { kind };
+                let line = format!("{kind}{owner}{}{rest}", short(&member.join("::")));
+                of_type.lines.push((rank, line));
+            }
+            [] => {}
+        }
+    }
+    for it in types.values_mut() {
+        let mut seen = BTreeSet::new();
+        it.lines.retain(|line| seen.insert(line.clone()));
+        it.lines.sort_by_key(|(rank, _)| *rank);
+    }
+    types
+}
+
+/// Splits an item into its keywords, which are empty for fields and variants, and its path.
+fn kind_of(item: &str) -> (&str, &str) {
+    const KINDS: &[&str] = &[
+        "async fn ",
+        "const fn ",
+        "fn ",
+        "struct ",
+        "enum ",
+        "trait ",
+        "type ",
+        "const ",
+        "use ",
+        "mod ",
+        "macro ",
+    ];
+    let kind = KINDS.iter().find(|kind| item.starts_with(**kind)).map_or(0, |kind| kind.len());
+    item.split_at(kind)
+}
+
+/// Returns where the path at the beginning of an item ends.
+fn end_of_path(item: &str) -> usize {
+    let bytes = item.as_bytes();
+    let mut depth = 0;
+    let mut at = 0;
+    while let Some(byte) = bytes.get(at) {
+        match byte {
+            b'<' => depth += 1,
+            b'>' => depth -= 1,
+            b':' if depth == 0 && bytes.get(at + 1) == Some(&b':') => at += 1,
+            b'(' | b' ' | b':' if depth == 0 => return at,
+            _ => {}
+        }
+        at += 1;
+    }
+    item.len()
+}
+
+/// Splits a path where no generic arguments are open. The first segment is the crate.
+fn segments(path: &str) -> Vec<&str> {
+    let mut segments = Vec::new();
+    let (mut depth, mut start) = (0, 0);
+    for (at, character) in path.char_indices() {
+        match character {
+            '<' => depth += 1,
+            '>' => depth -= 1,
+            ':' if depth == 0 && path[at..].starts_with("::") => {
+                segments.push(&path[start..at]);
+                start = at + 2;
+            }
+            _ => {}
+        }
+    }
+    segments.push(&path[start..]);
+    segments
+}
+
+/// Returns whether a type has generic arguments that are types, not parameters.
+fn is_concrete(name: &str) -> bool {
+    let Some((_, arguments)) = name.split_once('<') else { return false };
+    arguments.trim_end_matches('>').split(", ").any(|argument| {
+        !argument.starts_with('\'') && argument.split(':').next().is_some_and(|it| it.len() > 1)
+    })
+}
+
+/// Removes the modules from all paths.
+fn short(text: &str) -> String {
+    let mut shortened = String::new();
+    let mut word = 0;
+    for character in text.chars() {
+        shortened.push(character);
+        if character.is_alphanumeric() || character == '_' {
+            continue;
+        }
+        if shortened.ends_with("::") {
+            let segment = &shortened[word..shortened.len() - 2];
+            if !segment.is_empty() && !segment.starts_with(char::is_uppercase) {
+                shortened.truncate(word);
+            } else {
+                word = shortened.len();
+            }
+        } else if character != ':' {
+            word = shortened.len();
+        }
+    }
+    shortened
+}
+
+/// Breaks a line behind commas, if it is too long.
+fn wrapped(line: &str) -> String {
+    let mut text = String::new();
+    let mut rest = line.to_owned();
+    while rest.chars().count() > COLUMNS {
+        let Some(at) = rest[..COLUMNS].rfind([' ']).filter(|at| *at > 8) else { break };
+        writeln!(text, "{}", &rest[..at]).expect("a string grows");
+        rest = format!("        {}", rest[at..].trim_start());
+    }
+    writeln!(text, "{rest}").expect("a string grows");
+    text
+}
