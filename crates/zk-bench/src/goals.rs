@@ -119,7 +119,7 @@ const GOALS: &[Goal] = &[
     },
     Goal {
         noise: Noise::Usual,
-        ..single("  settled write to a plain one", "settled", "set_vs_plain", Bound::AtMost(1.2))
+        ..single("  settled write to a plain one", "settled", "set_vs_plain", Bound::AtMost(1.1))
     },
     ratio("8 eight tasks, multi to current", TASKS, "per_s", TASKS_CURRENT, Bound::AtLeast(0.9)),
 ];

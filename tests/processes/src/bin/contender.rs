@@ -176,8 +176,8 @@ impl<C: Case> Contender<C> {
         let token = match D::token(&guard) {
             Some(token) => token.get(),
             None if D::IS_SHARED => 0,
-            // The sequence numbers grow as tokens do, because the directory is not deleted during
-            // the run. The first one is 0.
+            // The sequence numbers grow as tokens do, because `Contest::is_numbered` keeps the
+            // directory. The first one is 0.
             None => i64::from(number(guard.path())) + 1,
         };
         self.write(Event::Grant, token, guard.path())?;
