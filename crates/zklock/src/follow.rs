@@ -105,12 +105,15 @@ impl Link {
     /// Returns whether a state of the session changes what users see.
     fn update(&mut self, state: SessionState, session: Option<SessionId>) -> bool {
         let is_connected = state == SessionState::Connected;
-        if is_connected == self.is_connected {
+        // A stream skips states that nobody has waited for, such as those between two sessions.
+        let was_skipped = is_connected && self.is_connected && session != self.session;
+        if is_connected == self.is_connected && !was_skipped {
             return false;
         }
         let now = day_now();
         if is_connected {
-            self.without = Some(now.duration_since(self.since).unwrap_or_default());
+            let begun = if was_skipped { now } else { self.since };
+            self.without = Some(now.duration_since(begun).unwrap_or_default());
             self.is_new_session = session != self.session;
             self.session = session;
         }
@@ -273,5 +276,25 @@ async fn watch(
             Err(WatchEnded::SessionExpired) | Ok(_) => {}
             Err(ended) => return Err(ended.to_string()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// On a busy machine, nobody sees the client without a connection.
+    #[test]
+    fn another_session_is_told_although_no_loss_was_seen() {
+        let mut link = Link::new(Some(SessionId(1)));
+        assert!(!link.update(SessionState::Connected, Some(SessionId(1))));
+        assert!(link.update(SessionState::Connected, Some(SessionId(2))));
+        assert_eq!(link.word(), "restored with a new session");
+        let said = link.in_words(link.since + Duration::from_secs(2));
+        assert_eq!(said, "connected again with a new session 2s ago, after 0s");
+        assert!(!link.update(SessionState::Connected, Some(SessionId(2))));
+        assert!(link.update(SessionState::Suspended, Some(SessionId(2))));
+        assert!(link.update(SessionState::Connected, Some(SessionId(2))));
+        assert_eq!(link.word(), "restored");
     }
 }
