@@ -159,6 +159,10 @@ pub(crate) async fn follow<V: View>(
                 let (covered, _) = reading.take().unwrap_or_else(|| unreachable!("it was read"));
                 match read {
                     Ok(update) => {
+                        // What was read after a reconnect is shown after the reconnect.
+                        if events.see_link(&mut link) && view.show_link(&link)? == Flow::End {
+                            return Ok(0);
+                        }
                         if view.apply(update)? { view.show()? } else { Flow::Continue }
                     }
                     Err(error) if passes(&error) => {
@@ -220,6 +224,12 @@ impl Events {
             });
         }
         Self { events, states: client.states(), _tasks: tasks }
+    }
+
+    /// Looks at the connection as it is now. Returns whether users see a change.
+    fn see_link(&mut self, link: &mut Link) -> bool {
+        let status = self.states.current();
+        link.update(status.state, status.session)
     }
 
     /// Waits for the next event. Cancel safe.
