@@ -5,6 +5,7 @@ mod costs;
 mod cuts;
 mod deaths;
 mod ghosts;
+mod permissions;
 mod rounds;
 
 use std::future::IntoFuture as _;

@@ -6,6 +6,7 @@ mod costs;
 mod cuts;
 mod lagging;
 mod membership;
+mod permissions;
 mod sources;
 mod watching;
 

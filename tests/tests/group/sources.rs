@@ -77,7 +77,7 @@ fn a_persistent_watch_that_an_overloaded_server_refuses_is_set_later() {
         assert_eq!(crate::said(&change), "joined a 1");
         assert!(client.now().saturating_since(began) >= Duration::from_secs(6));
         let sent = sent_since(&world, &client);
-        assert_eq!(sent.len(), 8, "six watches, a list and a read: {sent:?}");
+        assert_eq!(sent.len(), 9, "six watches, a list with its stat, and a read: {sent:?}");
     });
 }
 

@@ -13,6 +13,8 @@ use super::{
 /// The file with the options, the page with their table, and the file with their scenes.
 pub(crate) const SOURCE: &str = "crates/zk-recipes/src/lock/options.rs";
 pub(crate) const PAGE: &str = "docs/recipes/fair.md";
+/// The file with the constants that several recipes share.
+const SHARED: &str = "crates/zk-recipes/src/machine/watch.rs";
 const SCENES: &str = "tests/src/options.rs";
 
 const MARK: &str = "<!-- generated: options -->\n\n";
@@ -21,7 +23,9 @@ const HEAD: &str = "| option | default | what it does |\n|---|---|---|\n";
 /// Describes each option without a scene, and each number that is no constant.
 pub(crate) fn unproven(files: &[File]) -> Vec<String> {
     let code = syn::parse_file(text(files, SOURCE)).expect("the file with the options is Rust");
-    let known: Vec<String> = code.items.iter().flat_map(constants).collect();
+    let shared = syn::parse_file(text(files, SHARED)).expect("the file with constants is Rust");
+    let items = code.items.iter().chain(&shared.items);
+    let known: Vec<String> = items.flat_map(constants).collect();
     let mut problems = Vec::new();
     for (option, row) in rows(&code) {
         if !text(files, SCENES).contains(&format!("fn {option}<C: Case>()")) {

@@ -1,7 +1,5 @@
 //! Following a znode through its changes.
 
-use std::time::Duration;
-
 use bytestring::ByteString;
 use jute_codec::Response;
 use zk_session::recipe::Session;
@@ -12,9 +10,6 @@ use super::feed::Feed;
 use crate::error::RecipeError;
 use crate::machine::{Aspect, Monitor, Repeating};
 
-/// How often watches are checked, as those of locks are by default.
-const WATCH_CHECK: Duration = Duration::from_secs(30);
-
 /// A znode that is followed through its changes. It keeps the client's session open.
 #[derive(Debug)]
 pub(crate) struct Monitored {
@@ -24,7 +19,7 @@ pub(crate) struct Monitored {
 
 impl Monitored {
     pub(crate) fn new(client: &Client, path: &ByteString, aspect: Aspect) -> Self {
-        let machine = Monitor::new(path.clone(), aspect).pausing().checking(WATCH_CHECK);
+        let machine = Monitor::new(path.clone(), aspect).pausing();
         let machine = Repeating::new(machine);
         Self { feed: Feed::new(Session::of(client).lane()), machine }
     }

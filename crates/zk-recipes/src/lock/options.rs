@@ -16,6 +16,8 @@ use zk_session::{Client, ConfigError, OptionDefect, recipe::Session};
 use super::state::AtRiskPolicy;
 #[cfg(feature = "tokio")]
 use crate::error::{check_acl, check_path};
+#[cfg(feature = "tokio")]
+use crate::machine::{WATCH_CHECK, WATCH_CHECK_MIN};
 
 /// The options that all locks have, as far as their machines need them.
 #[derive(Clone, Debug, Default)]
@@ -139,10 +141,3 @@ fn identity() -> String {
     }
     format!("pid={process}")
 }
-
-/// Default interval of a waiter's check for missed watches.
-#[cfg(feature = "tokio")]
-const WATCH_CHECK: Duration = Duration::from_secs(30);
-/// The shortest interval of that check. With a shorter one, the check would be a hot loop.
-#[cfg(feature = "tokio")]
-const WATCH_CHECK_MIN: Duration = Duration::from_millis(10);

@@ -65,3 +65,5 @@ pub(crate) use self::remove::Remove;
 #[cfg(feature = "tokio")]
 pub(crate) use self::verdict::{Verdict, replayable};
 pub(crate) use self::watch::WatchNumbers;
+#[cfg(feature = "tokio")]
+pub(crate) use self::watch::{WATCH_CHECK, WATCH_CHECK_MIN, is_check_due, next_check};

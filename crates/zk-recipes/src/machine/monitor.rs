@@ -5,17 +5,15 @@
 //! 2. If it does not exist, test its existence with a watch, because a read of a missing znode sets
 //!    no watch. If it was created in between, continue with 1.
 //! 3. Report what was read. When the watch fires or its session ends, continue with 1.
-//! 4. If the machine checks its watch, test the existence of the znode from time to time. If the znode
-//!    has changed, continue with 1. A refusal is a failure: servers from 3.8.4 and 3.9.2 neither
-//!    answer nor send events to those who may no longer read the znode.
+//! 4. From time to time, test the existence of the znode without a watch. If the znode has changed,
+//!    continue with 1. A refusal is a failure: servers from 3.8.4 and 3.9.2 neither answer nor send
+//!    events to those who may no longer read the znode.
 //!
 //! The client restores watches after a reconnect, and a server then fires those that missed a
 //! change, so a lost connection alone is not a reason to read again.
 //!
 //! Changes that happen while a read is in flight are reported by one later read. So there is at
 //! most one request per reply, however fast the znode changes.
-
-use std::time::Duration;
 
 use bytestring::ByteString;
 use jute_codec::{Response, Stat};
@@ -24,9 +22,9 @@ use zk_session::{OpError, SessionId, Time, Zxid};
 use super::answer::{Answers, Needs};
 use super::failure::Failure;
 use super::operation::{exists, flight, list, read, watch_existence};
-use super::pause::{Pauses, spread};
+use super::pause::Pauses;
 use super::step::{Input, Machine, SessionView, Step};
-use super::watch::{WatchNumber, WatchNumbers};
+use super::watch::{WatchNumber, WatchNumbers, is_check_due, next_check};
 use crate::action::FailedAction;
 
 type MonitorStep = Step<Result<Option<Response>, Failure>>;
@@ -54,8 +52,6 @@ pub(crate) struct Monitor {
     watches: WatchNumbers,
     /// Between failures that were reported, if there are pauses.
     pauses: Option<Pauses>,
-    /// How often the watch is checked, if it is.
-    check: Option<Duration>,
     /// The last change of what was reported, if the znode existed.
     reported: Option<Zxid>,
     state: State,
@@ -68,7 +64,7 @@ enum State {
     /// Step 1 or 2 is in flight, with this watch.
     Reading { watch: WatchNumber, tests_existence: bool },
     /// Step 3: this watch of this session reports the next change. Step 4 is due at this time.
-    Watching { watch: WatchNumber, session: Option<SessionId>, check_at: Option<Time> },
+    Watching { watch: WatchNumber, session: Option<SessionId>, check_at: Time },
     /// Step 4 is in flight.
     Checking { watch: WatchNumber, session: Option<SessionId>, has_changed: bool },
     /// A failure was reported. Step 1 is due at this time.
@@ -78,8 +74,7 @@ enum State {
 impl Monitor {
     pub(crate) fn new(path: ByteString, aspect: Aspect) -> Self {
         let watches = WatchNumbers::default();
-        let (pauses, check, reported) = (None, None, None);
-        Self { path, aspect, watches, pauses, check, reported, state: State::Changed }
+        Self { path, aspect, watches, pauses: None, reported: None, state: State::Changed }
     }
 
     /// Makes the machine pause after a failure, so that a caller who ignores errors does not send
@@ -88,20 +83,14 @@ impl Monitor {
         Self { pauses: Some(Pauses::default()), ..self }
     }
 
-    /// Makes the machine check its watch at this interval, and up to a quarter later.
-    pub(crate) fn checking(self, interval: Duration) -> Self {
-        Self { check: Some(interval), ..self }
-    }
-
     /// Returns a watch number for another operation on the same lane.
     pub(crate) fn issue_watch(&mut self) -> WatchNumber {
         self.watches.issue()
     }
 
-    /// Returns whether the znode has to be read, so that [`start`](Machine::start) submits a
-    /// flight.
-    pub(crate) fn is_due(&self) -> bool {
-        self.state == State::Changed
+    /// Returns whether the machine waits for its watch, with no flight pending.
+    pub(crate) fn is_watching(&self) -> bool {
+        matches!(self.state, State::Watching { .. })
     }
 
     /// Makes the machine read the znode when it is driven again, whatever it has reported.
@@ -135,10 +124,9 @@ impl Monitor {
         let path = self.path.clone();
         let operations = match self.aspect {
             // A list has no stat. The one before it may be older, which costs one list at most.
-            Aspect::Children if !tests_existence && self.check.is_some() => {
+            Aspect::Children if !tests_existence => {
                 vec![exists(path.clone()), list(&path, Some(watch))]
             }
-            Aspect::Children if !tests_existence => vec![list(&path, Some(watch))],
             Aspect::Data | Aspect::Lifetime if !tests_existence => vec![read(path, Some(watch))],
             Aspect::Children | Aspect::Data | Aspect::Lifetime => {
                 vec![watch_existence(path, watch)]
@@ -155,7 +143,7 @@ impl Monitor {
         tests_existence: bool,
     ) -> MonitorStep {
         let session = answers.session;
-        let (stat, result) = if answers.results.len() == 2 {
+        let (stat, result) = if self.aspect == Aspect::Children && !tests_existence {
             let [stat, list] = answers.take();
             (stat.response().ok(), list)
         } else {
@@ -192,13 +180,9 @@ impl Monitor {
         if let Some(Response::GetData(found)) = &seen {
             self.reported = Some(self.last_change(&found.stat));
         }
-        self.state = State::Watching { watch, session, check_at: self.check_at(view) };
+        self.state = State::Watching { watch, session, check_at: next_check(view) };
         self.pauses = self.pauses.map(|_| Pauses::default());
         Step::Done(Ok(seen))
-    }
-
-    fn check_at(&self, view: SessionView) -> Option<Time> {
-        self.check.map(|interval| view.now + spread(interval, view.seed.into()))
     }
 
     /// Returns the transaction that has made the last change that matters.
@@ -232,19 +216,9 @@ impl Monitor {
         if found != self.reported {
             return self.read(false);
         }
-        self.watch_on(view, watch, session)
-    }
-
-    /// Waits for the next change, and for the time of the next check.
-    fn watch_on(
-        &mut self,
-        view: SessionView,
-        watch: WatchNumber,
-        session: Option<SessionId>,
-    ) -> MonitorStep {
-        let check_at = self.check_at(view);
+        let check_at = next_check(view);
         self.state = State::Watching { watch, session, check_at };
-        Step::Wait(check_at)
+        Step::Wait(Some(check_at))
     }
 
     /// Reports a failure. If the machine is driven again, it tries again.
@@ -269,14 +243,13 @@ impl Machine for Monitor {
             State::Changed => self.read(false),
             State::Pausing(until) if until <= view.now => self.read(false),
             State::Pausing(until) => Step::Wait(Some(until)),
-            State::Watching { watch, session, check_at } => match check_at {
-                Some(at) if at > view.now => Step::Wait(check_at),
-                Some(_) if view.connection.is_some() => self.check(watch, session),
-                // The client restores the watch on its next connection, and the server reports what
-                // was missed. If all checks that are due by then followed, they would come at once.
-                Some(_) => self.watch_on(view, watch, session),
-                None => Step::Wait(None),
-            },
+            State::Watching { watch, session, mut check_at } => {
+                if is_check_due(view, &mut check_at) {
+                    return self.check(watch, session);
+                }
+                self.state = State::Watching { watch, session, check_at };
+                Step::Wait(Some(check_at))
+            }
             State::Reading { .. } | State::Checking { .. } => Step::Wait(None),
         }
     }

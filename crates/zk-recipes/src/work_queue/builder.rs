@@ -14,11 +14,8 @@ use super::core::Core;
 use super::layout::Layout;
 use crate::error::check_path;
 use crate::fair::FairLock;
+use crate::machine::{WATCH_CHECK, WATCH_CHECK_MIN};
 
-/// Default interval at which a taker that waits looks for items although it was not notified.
-const WATCH_CHECK: Duration = Duration::from_secs(30);
-/// The shortest interval of that check. With a shorter one, the check would be a hot loop.
-const WATCH_CHECK_MIN: Duration = Duration::from_millis(10);
 /// How many times less often a taker checks its place than it looks for items. A missed watch on the
 /// taker ahead delays nobody for longer than an interval, because takers look for items too.
 const TURN_CHECK: u32 = 8;

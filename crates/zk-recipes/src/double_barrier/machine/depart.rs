@@ -2,7 +2,8 @@
 //!
 //! 1. List the directory. If no participant of the round is in the list, all have left.
 //! 2. Otherwise, test whether one of those that are left exists, and watch it. If it is gone, or the
-//!    watch fires, or the session ends, continue with 1.
+//!    watch fires, or the session ends, continue with 1. From time to time, repeat the test: the watch
+//!    reports nothing to those who may no longer read the znode.
 //!
 //! Each participant chooses by a number of its own which one it watches. If all lists were repeated
 //! whenever any participant leaves, *n* participants would list *n*² times. This way, each of them
@@ -12,11 +13,11 @@ use std::collections::HashSet;
 
 use bytestring::ByteString;
 use jute_codec::{NameList, Response};
-use zk_session::{OpError, SessionId};
+use zk_session::{OpError, SessionId, Time};
 
 use crate::machine::{
     Answers, FailedAction, Failure, Input, Machine, Needs, SessionView, Step, WatchNumber,
-    WatchNumbers, child, flight, list, watch_existence,
+    WatchNumbers, child, flight, is_check_due, list, next_check, watch_existence,
 };
 
 type DepartStep = Step<Result<(), Failure>>;
@@ -31,6 +32,8 @@ pub(crate) struct Depart {
     own: Option<ByteString>,
     /// Decides which participant is watched.
     choice: u128,
+    /// The participant that is watched.
+    watched: ByteString,
     watches: WatchNumbers,
     state: State,
 }
@@ -41,8 +44,8 @@ enum State {
     Listing,
     /// The test of step 2 is in flight. `has_fired` means that its watch has fired already.
     Testing { watch: WatchNumber, has_fired: bool },
-    /// The watch of step 2 was set in this session.
-    Waiting { watch: WatchNumber, session: Option<SessionId> },
+    /// The watch of step 2 was set in this session. The test is repeated at this time.
+    Waiting { watch: WatchNumber, session: Option<SessionId>, check_at: Time },
 }
 
 impl Depart {
@@ -54,7 +57,8 @@ impl Depart {
     ) -> Self {
         let round = round.iter().cloned().collect();
         let watches = WatchNumbers::default();
-        Self { directory, round, own, choice, watches, state: State::Listing }
+        let watched = ByteString::new();
+        Self { directory, round, own, choice, watched, watches, state: State::Listing }
     }
 
     fn list(&mut self) -> DepartStep {
@@ -79,19 +83,32 @@ impl Depart {
         let chosen = self.choice.checked_rem(left.len() as u128);
         let chosen = chosen.and_then(|chosen| left.get(usize::try_from(chosen).ok()?));
         let Some(name) = chosen else { return Step::Done(Ok(())) };
+        self.watched = child(&self.directory, name);
         let watch = self.watches.issue();
-        let operation = watch_existence(child(&self.directory, name), watch);
+        self.test(watch)
+    }
+
+    /// Step 2. A test that is repeated keeps the number of its watch.
+    fn test(&mut self, watch: WatchNumber) -> DepartStep {
+        let operation = watch_existence(self.watched.clone(), watch);
         self.state = State::Testing { watch, has_fired: false };
         Step::Submit(flight(None, vec![operation]), Needs::All)
     }
 
-    fn tested(&mut self, answers: Answers, watch: WatchNumber, has_fired: bool) -> DepartStep {
+    fn tested(
+        &mut self,
+        view: SessionView,
+        answers: Answers,
+        watch: WatchNumber,
+        has_fired: bool,
+    ) -> DepartStep {
         let session = answers.session;
         let [tested] = answers.take();
         match tested.response() {
             Ok(_) if !has_fired => {
-                self.state = State::Waiting { watch, session };
-                Step::Wait(None)
+                let check_at = next_check(view);
+                self.state = State::Waiting { watch, session, check_at };
+                Step::Wait(Some(check_at))
             }
             Ok(_) => self.list(),
             Err(error) if error.is_no_node() => self.list(),
@@ -119,11 +136,11 @@ impl Machine for Depart {
         self.list()
     }
 
-    fn handle(&mut self, _: SessionView, input: Input) -> DepartStep {
+    fn handle(&mut self, view: SessionView, input: Input) -> DepartStep {
         match (self.state, input) {
             (State::Listing, Input::Answered(answers)) => self.listed(answers),
             (State::Testing { watch, has_fired, .. }, Input::Answered(answers)) => {
-                self.tested(answers, watch, has_fired)
+                self.tested(view, answers, watch, has_fired)
             }
             (State::Testing { watch, .. }, Input::Watch { watch: fired, .. }) if fired == watch => {
                 self.state = State::Testing { watch, has_fired: true };
@@ -134,6 +151,13 @@ impl Machine for Depart {
             }
             (State::Waiting { session, .. }, Input::Ended(ended)) if session == Some(ended) => {
                 self.list()
+            }
+            (State::Waiting { watch, session, mut check_at }, _) => {
+                if is_check_due(view, &mut check_at) {
+                    return self.test(watch);
+                }
+                self.state = State::Waiting { watch, session, check_at };
+                Step::Wait(Some(check_at))
             }
             (_, _) => Step::Wait(None),
         }

@@ -14,6 +14,9 @@
 //!    provided that it still has the version that was read. Whatever the result, continue with 1:
 //!    the directory may have changed, or the write may have been lost.
 //! 6. Otherwise wait for an event, and continue with 1.
+//! 7. From time to time, do the same without an event: the first one continues with 1, and the others
+//!    repeat the tests of step 3 with one of the directory, which shows whether its data have
+//!    changed. No server reports a change to those who may no longer read the znode.
 //!
 //! Only the first one lists the directory whenever a participant arrives or leaves. If all did, *n*
 //! participants would list it *n*² times. If the first one is gone, the next one notices, because it
@@ -34,13 +37,15 @@ use std::collections::HashSet;
 
 use bytes::Bytes;
 use bytestring::ByteString;
-use jute_codec::{DataReply, ErrorCode, NameList, Response};
-use zk_session::{OpError, SessionId, Version};
+use jute_codec::{DataReply, ErrorCode, NameList, Response, Stat};
+use zk_session::recipe::Operation;
+use zk_session::{OpError, SessionId, Time, Version, Zxid};
 
 use super::past::{Fate, Past, Round};
 use crate::machine::{
     Answer, Answers, FailedAction, Failure, Input, Machine, Needs, SessionView, Step, WatchNumber,
-    WatchNumbers, child, flight, list, read, watch_existence, write,
+    WatchNumbers, child, exists, flight, is_check_due, list, next_check, read, watch_existence,
+    write,
 };
 
 /// How the names of participants begin.
@@ -78,6 +83,11 @@ pub(crate) struct Meet {
     /// them that fires while step 3 is in flight is missing here.
     next_watch: Option<WatchNumber>,
     own_watch: Option<WatchNumber>,
+    /// The next lower participant, and the directory when it was chosen.
+    next: ByteString,
+    directory_at: (Zxid, Version),
+    /// When step 7 is due.
+    check_at: Time,
     watches: WatchNumbers,
     state: State,
 }
@@ -115,6 +125,9 @@ impl Meet {
             list_watch: None,
             next_watch: None,
             own_watch: None,
+            next: ByteString::new(),
+            directory_at: Default::default(),
+            check_at: Time::default(),
             watches: WatchNumbers::default(),
             state: State::Looking,
         }
@@ -137,14 +150,14 @@ impl Meet {
         Step::Submit(flight(Some(self.session), operations), Needs::All)
     }
 
-    fn looked(&mut self, answers: Answers) -> MeetStep {
+    fn looked(&mut self, view: SessionView, answers: Answers) -> MeetStep {
         let [data, names] = answers.take();
         match (data, names) {
             (Answer::SessionEnded, _) | (_, Answer::SessionEnded) => {
                 Step::Done(Ok(Met::SessionEnded))
             }
             (Answer::Done(Response::GetData(data)), Answer::Done(Response::GetChildren(names))) => {
-                self.seen(&data, &names)
+                self.seen(view, &data, &names)
             }
             (data, names) if data.is_no_node() || names.is_no_node() => Step::Done(Ok(Met::Gone)),
             (Answer::Refused(error), _) => self.failed(FailedAction::Read, error),
@@ -153,7 +166,7 @@ impl Meet {
         }
     }
 
-    fn seen(&mut self, data: &DataReply, names: &NameList) -> MeetStep {
+    fn seen(&mut self, view: SessionView, data: &DataReply, names: &NameList) -> MeetStep {
         let round = round_of(data);
         match self.past.look(&round) {
             Fate::Counted => return Step::Done(Ok(Met::Before)),
@@ -172,7 +185,7 @@ impl Meet {
         }
         let next = waiting.iter().filter(|name| **name < &*self.own).max();
         if let Some(next) = next {
-            return self.follow(next);
+            return self.follow(next, &data.stat);
         }
         if inside.is_empty() && waiting.len() >= self.count {
             waiting.sort_unstable();
@@ -183,44 +196,77 @@ impl Meet {
             // A watch fired before this reply was evaluated.
             return self.look();
         }
-        self.state = State::First;
-        Step::Wait(None)
+        self.wait_for_events(view, State::First)
     }
 
     /// Watches the next lower participant and ourselves.
-    fn follow(&mut self, next: &str) -> MeetStep {
+    fn follow(&mut self, next: &str, directory: &Stat) -> MeetStep {
         if self.data_watch.is_none() {
             // The data has changed since it was read.
             return self.look();
         }
-        self.state = State::Following;
+        self.next = child(&self.directory, next);
+        self.directory_at = (directory.czxid, directory.version);
         let (next_watch, own_watch) = (self.watches.issue(), self.watches.issue());
         (self.next_watch, self.own_watch) = (Some(next_watch), Some(own_watch));
-        let operations = [(next, next_watch), (&*self.own, own_watch)]
-            .map(|(name, watch)| watch_existence(child(&self.directory, name), watch));
-        Step::Submit(flight(Some(self.session), operations.into()), Needs::All)
+        let operations = self.tests(next_watch, own_watch).into();
+        Step::Submit(flight(Some(self.session), operations), Needs::All)
     }
 
-    fn followed(&mut self, answers: Answers) -> MeetStep {
-        let [next, own] = answers.take();
-        match (next, own) {
-            (Answer::SessionEnded, _) | (_, Answer::SessionEnded) => {
-                Step::Done(Ok(Met::SessionEnded))
+    /// Tests the participants of step 3. Tests that are repeated keep the numbers of their watches.
+    fn tests(&mut self, next: WatchNumber, own: WatchNumber) -> [Operation; 2] {
+        self.state = State::Following;
+        let own_path = child(&self.directory, &self.own);
+        [watch_existence(self.next.clone(), next), watch_existence(own_path, own)]
+    }
+
+    fn followed(&mut self, view: SessionView, answers: Answers) -> MeetStep {
+        let answers = answers.results;
+        if answers.iter().any(|answer| matches!(answer, Answer::SessionEnded)) {
+            return Step::Done(Ok(Met::SessionEnded));
+        }
+        let refusal = answers.iter().find_map(|answer| match answer {
+            Answer::Refused(error) if !error.is_no_node() => Some(error.clone()),
+            Answer::Done(_)
+            | Answer::Refused(_)
+            | Answer::SessionEnded
+            | Answer::Unknown { .. } => None,
+        });
+        if let Some(error) = refusal {
+            return self.failed(FailedAction::Check, error);
+        }
+        let is_as_before = |answer: &Answer| {
+            matches!(answer, Answer::Done(Response::Exists(stat))
+                if (stat.czxid, stat.version) == self.directory_at)
+        };
+        let are_there = answers.iter().all(|answer| matches!(answer, Answer::Done(_)));
+        let watches = [self.data_watch, self.next_watch, self.own_watch];
+        if are_there && answers.get(2).is_none_or(is_as_before) && !watches.contains(&None) {
+            return self.wait_for_events(view, State::Behind);
+        }
+        // One of the participants is gone, or the data has changed, or a watch fired before this reply
+        // was evaluated.
+        self.look()
+    }
+
+    fn wait_for_events(&mut self, view: SessionView, state: State) -> MeetStep {
+        self.state = state;
+        self.check_at = next_check(view);
+        Step::Wait(Some(self.check_at))
+    }
+
+    /// Step 7, if it is due.
+    fn check(&mut self, view: SessionView) -> MeetStep {
+        if !is_check_due(view, &mut self.check_at) {
+            return Step::Wait(Some(self.check_at));
+        }
+        match (self.state, self.next_watch, self.own_watch) {
+            (State::Behind, Some(next), Some(own)) => {
+                let mut operations = Vec::from(self.tests(next, own));
+                operations.push(exists(self.directory.clone()));
+                Step::Submit(flight(Some(self.session), operations), Needs::All)
             }
-            (Answer::Done(_), Answer::Done(_)) => {
-                let watches = [self.data_watch, self.next_watch, self.own_watch];
-                if watches.contains(&None) {
-                    // A watch fired before this reply was evaluated.
-                    return self.look();
-                }
-                self.state = State::Behind;
-                Step::Wait(None)
-            }
-            (Answer::Refused(error), _) | (_, Answer::Refused(error)) if !error.is_no_node() => {
-                self.failed(FailedAction::Check, error)
-            }
-            // One of them is gone.
-            (_, _) => self.look(),
+            _ => self.look(),
         }
     }
 
@@ -250,7 +296,7 @@ impl Meet {
         Step::Done(Err(Failure::new(action, self.directory.clone(), error)))
     }
 
-    fn fired(&mut self, fired: WatchNumber) -> MeetStep {
+    fn fired(&mut self, view: SessionView, fired: WatchNumber) -> MeetStep {
         let is = |watch: &mut WatchNumber| *watch == fired;
         let is_data = self.data_watch.take_if(is).is_some();
         let is_list = self.list_watch.take_if(is).is_some();
@@ -259,9 +305,8 @@ impl Meet {
         match self.state {
             State::First if is_data | is_list => self.look(),
             State::Behind if is_data | is_behind => self.look(),
-            State::Looking | State::Following | State::Writing | State::Behind | State::First => {
-                Step::Wait(None)
-            }
+            State::Behind | State::First => self.check(view),
+            State::Looking | State::Following | State::Writing => Step::Wait(None),
         }
     }
 }
@@ -273,15 +318,16 @@ impl Machine for Meet {
         self.look()
     }
 
-    fn handle(&mut self, _: SessionView, input: Input) -> MeetStep {
+    fn handle(&mut self, view: SessionView, input: Input) -> MeetStep {
         match (self.state, input) {
             (_, Input::Ended(session)) if session == self.session => {
                 Step::Done(Ok(Met::SessionEnded))
             }
-            (State::Looking, Input::Answered(answers)) => self.looked(answers),
-            (State::Following, Input::Answered(answers)) => self.followed(answers),
+            (State::Looking, Input::Answered(answers)) => self.looked(view, answers),
+            (State::Following, Input::Answered(answers)) => self.followed(view, answers),
             (State::Writing, Input::Answered(answers)) => self.formed(answers),
-            (_, Input::Watch { watch, .. }) => self.fired(watch),
+            (_, Input::Watch { watch, .. }) => self.fired(view, watch),
+            (State::Behind | State::First, _) => self.check(view),
             (_, _) => Step::Wait(None),
         }
     }

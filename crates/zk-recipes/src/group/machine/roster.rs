@@ -12,8 +12,12 @@
 //!    behind what was reported. Then continue with 1, and read all members, because the watches
 //!    have ended with the session.
 //!
+//! 7. From time to time, test the existence of the directory. If its children have changed more often
+//!    than was listed and named, continue with 2. A refusal is a failure: the watches report nothing
+//!    to those who may no longer read. When it is over, read all members.
+//!
 //! On a server without persistent watches, watch the list of the directory, and list it again
-//! whenever that watch fires.
+//! whenever that watch fires. Step 7 is then that of the monitor.
 //!
 //! Lists, reads and the watches of the members use one lane, with one flight at a time. So they are
 //! evaluated in the order in which a server answered them, and no old list follows a newer read. The
@@ -31,7 +35,7 @@ use crate::group::change::GroupChange;
 use crate::group::member::Member;
 use crate::machine::{
     Answer, Answers, Aspect, Failure, Input, Machine, Monitor, Needs, Pauses, SessionView, Step,
-    WatchNumber, barrier, child, flight, list, owned_copy, read,
+    WatchNumber, barrier, child, exists, flight, is_check_due, list, next_check, owned_copy, read,
 };
 
 /// Maximum number of reads in one flight.
@@ -48,6 +52,11 @@ pub(crate) struct Roster {
     monitor: Monitor,
     /// The directory has to be listed, if there is a persistent watch.
     needs_list: bool,
+    /// How often the children have changed, as far as this was listed or named. A change that both
+    /// contain counts twice, which costs a list.
+    seen_changes: Option<i32>,
+    /// When step 7 is due, if there is a persistent watch.
+    check_at: Time,
     /// The members that were reported, or whose report is in `changes`.
     members: BTreeMap<ByteString, Known>,
     changes: VecDeque<GroupChange>,
@@ -93,6 +102,8 @@ enum State {
     Listing,
     /// A list without a watch is in flight.
     Naming,
+    /// Step 7 is in flight.
+    Checking,
     /// Reads are in flight.
     Reading,
     /// A failure was reported. Continue at this time.
@@ -113,6 +124,8 @@ impl Roster {
             watches_data,
             source: None,
             needs_list: true,
+            seen_changes: None,
+            check_at: Time::default(),
             members: BTreeMap::new(),
             changes: VecDeque::new(),
             due: BTreeSet::new(),
@@ -143,6 +156,9 @@ impl Roster {
     pub(crate) fn named(&mut self, kind: EventType, path: &str) {
         let below = path.strip_prefix(&*self.directory).and_then(|path| path.strip_prefix('/'));
         let Some(name) = below.filter(|name| !name.contains('/')) else { return };
+        if matches!(kind, EventType::NODE_CREATED | EventType::NODE_DELETED) {
+            self.seen_changes = self.seen_changes.map(|changes| changes.wrapping_add(1));
+        }
         match kind {
             EventType::NODE_CREATED => {}
             // The watches of the members report it, in the order of the replies.
@@ -168,23 +184,30 @@ impl Roster {
             let operations = vec![barrier(self.directory.clone())];
             return Step::Submit(flight(None, operations), Needs::All);
         }
-        match self.source {
+        let check_at = match self.source {
             // A list would miss the members that join before there is a watch.
             None => return Step::Wait(None),
-            Some(Source::List) if self.monitor.is_due() => {
-                let step = self.monitor.start(view);
-                return self.listing(view, step);
-            }
+            Some(Source::List) => match self.monitor.start(view) {
+                Step::Wait(check_at) => check_at,
+                step @ (Step::Done(_) | Step::Submit(..) | Step::SubmitLater(..)) => {
+                    return self.listing(view, step);
+                }
+            },
             Some(Source::Names) if self.needs_list => {
                 self.state = State::Naming;
                 self.needs_list = false;
-                let operations = vec![list(&self.directory, None)];
+                let operations = vec![exists(self.directory.clone()), list(&self.directory, None)];
                 return Step::Submit(flight(None, operations), Needs::All);
             }
-            Some(Source::List | Source::Names) => {}
-        }
+            Some(Source::Names) if is_check_due(view, &mut self.check_at) => {
+                self.state = State::Checking;
+                let operations = vec![exists(self.directory.clone())];
+                return Step::Submit(flight(None, operations), Needs::All);
+            }
+            Some(Source::Names) => Some(self.check_at),
+        };
         self.due.append(&mut self.named);
-        if self.due.is_empty() { Step::Wait(None) } else { self.read() }
+        if self.due.is_empty() { Step::Wait(check_at) } else { self.read() }
     }
 
     fn passed(&mut self, view: SessionView, answers: Answers) -> RosterStep {
@@ -203,7 +226,7 @@ impl Roster {
 
     /// Follows the reply to a list without a watch.
     fn were_named(&mut self, view: SessionView, answers: Answers) -> RosterStep {
-        let [listed] = answers.take();
+        let [found, listed] = answers.take();
         match listed {
             Answer::Done(Response::GetChildren(names)) => self.listed(names),
             Answer::Refused(error) if error.is_no_node() => self.listed(NameList::default()),
@@ -211,11 +234,45 @@ impl Roster {
             | Answer::Refused(_)
             | Answer::SessionEnded
             | Answer::Unknown { .. }) => {
-                self.needs_list = true;
+                self.may_not_read();
                 return self.refused(view, other);
             }
         }
+        self.seen_changes = match found {
+            Answer::Done(Response::Exists(stat)) => Some(stat.cversion.0),
+            Answer::Done(_)
+            | Answer::Refused(_)
+            | Answer::SessionEnded
+            | Answer::Unknown { .. } => None,
+        };
+        self.check_at = next_check(view);
         self.go_on(view)
+    }
+
+    /// Follows step 7.
+    fn checked(&mut self, view: SessionView, answers: Answers) -> RosterStep {
+        let [found] = answers.take();
+        let found = match found {
+            // Servers count the creates and the deletes.
+            Answer::Done(Response::Exists(stat)) => Some(stat.cversion.0),
+            Answer::Refused(error) if error.is_no_node() => None,
+            other @ (Answer::Done(_)
+            | Answer::Refused(_)
+            | Answer::SessionEnded
+            | Answer::Unknown { .. }) => {
+                self.may_not_read();
+                return self.refused(view, other);
+            }
+        };
+        self.needs_list |= found != self.seen_changes;
+        self.check_at = next_check(view);
+        self.go_on(view)
+    }
+
+    /// Records that changes of the directory and of the members may have been missed.
+    fn may_not_read(&mut self) {
+        self.needs_list = true;
+        self.due.extend(self.members.keys().cloned());
     }
 
     /// Reports why a request was in vain.
@@ -236,8 +293,13 @@ impl Roster {
         match step {
             Step::Submit(flight, needs) => Step::Submit(flight, needs),
             Step::SubmitLater(flight, needs) => Step::SubmitLater(flight, needs),
+            // A check has found no change.
+            Step::Wait(_) if self.monitor.is_watching() => self.go_on(view),
             Step::Wait(until) => Step::Wait(until),
-            Step::Done(Err(failure)) => self.failed(view, failure),
+            Step::Done(Err(failure)) => {
+                self.may_not_read();
+                self.failed(view, failure)
+            }
             Step::Done(Ok(seen)) => {
                 match seen {
                     Some(Response::GetChildren(names)) => self.listed(names),
@@ -373,7 +435,12 @@ impl Roster {
     fn wait(&self) -> RosterStep {
         Step::Wait(match self.state {
             State::Pausing(until) => until,
-            State::Idle | State::Passing | State::Listing | State::Naming | State::Reading => None,
+            State::Idle
+            | State::Passing
+            | State::Listing
+            | State::Naming
+            | State::Checking
+            | State::Reading => None,
         })
     }
 }
@@ -388,7 +455,11 @@ impl Machine for Roster {
                 let step = self.monitor.start(view);
                 self.listing(view, step)
             }
-            State::Naming | State::Passing | State::Reading | State::Pausing(_) => self.wait(),
+            State::Naming
+            | State::Checking
+            | State::Passing
+            | State::Reading
+            | State::Pausing(_) => self.wait(),
         }
     }
 
@@ -396,15 +467,16 @@ impl Machine for Roster {
         match (self.state, input) {
             (State::Passing, Input::Answered(answers)) => self.passed(view, answers),
             (State::Naming, Input::Answered(answers)) => self.were_named(view, answers),
+            (State::Checking, Input::Answered(answers)) => self.checked(view, answers),
             (State::Reading, Input::Answered(answers)) => self.were_read(view, answers),
             (State::Pausing(_), Input::Timer | Input::Suspended) => self.go_on(view),
             (state, input) => {
                 match &input {
                     Input::Ended(_) => {
                         self.session_ended();
-                        // A list that is in flight is of no use: its reply is discarded, because
+                        // A list or a check that is in flight is of no use: its reply is discarded, because
                         // another flight follows it.
-                        if matches!(state, State::Listing | State::Naming) {
+                        if matches!(state, State::Listing | State::Naming | State::Checking) {
                             return self.go_on(view);
                         }
                     }
@@ -423,9 +495,11 @@ impl Machine for Roster {
                         let step = self.monitor.handle(view, input);
                         self.listing(view, step)
                     }
-                    State::Naming | State::Passing | State::Reading | State::Pausing(_) => {
-                        self.wait()
-                    }
+                    State::Naming
+                    | State::Checking
+                    | State::Passing
+                    | State::Reading
+                    | State::Pausing(_) => self.wait(),
                 }
             }
         }

@@ -1,5 +1,7 @@
 //! Tests of the machine that watches a znode, without servers.
 
+use std::time::Duration;
+
 use jute_codec::{DataReply, ErrorCode, EventType, NameList};
 use zk_session::Outcome;
 use zk_session::recipe::Reply;
@@ -79,9 +81,9 @@ fn a_change_is_one_read_and_events_of_other_watches_are_none() {
     let mut watch = watching(&mut machine);
     for _ in 0..3 {
         // Driving the machine again waits for the next change.
-        assert!(matches!(machine.start(view(0)), Step::Wait(None)));
+        assert!(matches!(machine.start(view(0)), Step::Wait(Some(_))));
         for other in [fired(watch.next()), Input::Suspended, Input::Timer] {
-            assert!(matches!(machine.handle(view(0), other), Step::Wait(None)));
+            assert!(matches!(machine.handle(view(0), other), Step::Wait(Some(_))));
         }
         let (next, tests) = submitted(machine.handle(view(0), fired(watch)));
         assert!(next != watch && !tests);
@@ -91,8 +93,6 @@ fn a_change_is_one_read_and_events_of_other_watches_are_none() {
         watch = next;
     }
 }
-
-const CHECK: Duration = Duration::from_secs(30);
 
 /// Lets a machine that watches a znode check it. Returns when it did.
 fn checking(machine: &mut Repeating<Monitor>, now: u64) -> u64 {
@@ -118,7 +118,7 @@ fn written(zxid: i64) -> Stat {
 
 #[test]
 fn a_check_that_finds_nothing_new_reports_nothing_and_another_follows() {
-    let mut machine = Repeating::new(Monitor::new("/a".into(), Aspect::Data).checking(CHECK));
+    let mut machine = Repeating::new(Monitor::new("/a".into(), Aspect::Data));
     let _ = watching(&mut machine);
     let mut now = 0;
     for _ in 0..3 {
@@ -127,7 +127,7 @@ fn a_check_that_finds_nothing_new_reports_nothing_and_another_follows() {
         assert!(matches!(step, Step::Wait(Some(_))), "{step:?}");
     }
     // A znode that is missing stays missing.
-    let mut machine = Repeating::new(Monitor::new("/a".into(), Aspect::Data).checking(CHECK));
+    let mut machine = Repeating::new(Monitor::new("/a".into(), Aspect::Data));
     let _ = machine.start(view(0));
     let _ = machine.handle(view(0), missing());
     assert!(matches!(machine.handle(view(0), missing()), Step::Done(Ok(None))));
@@ -138,13 +138,13 @@ fn a_check_that_finds_nothing_new_reports_nothing_and_another_follows() {
 #[test]
 fn a_check_reads_what_has_changed_and_reports_a_refusal() {
     for found in [reply(Ok(Response::Exists(written(1)))), missing()] {
-        let mut machine = Repeating::new(Monitor::new("/a".into(), Aspect::Data).checking(CHECK));
+        let mut machine = Repeating::new(Monitor::new("/a".into(), Aspect::Data));
         let _ = watching(&mut machine);
         let now = checking(&mut machine, 0);
         let (_, tests) = submitted(machine.handle(view(now), found));
         assert!(!tests);
     }
-    let monitor = Monitor::new("/a".into(), Aspect::Data).checking(CHECK).pausing();
+    let monitor = Monitor::new("/a".into(), Aspect::Data).pausing();
     let mut machine = Repeating::new(monitor);
     let _ = watching(&mut machine);
     let now = checking(&mut machine, 0);
@@ -159,7 +159,7 @@ fn a_check_reads_what_has_changed_and_reports_a_refusal() {
 /// Otherwise all waiters of a client would check their watches when an outage ends.
 #[test]
 fn a_check_that_is_due_without_a_connection_comes_an_interval_later() {
-    let mut machine = Repeating::new(Monitor::new("/a".into(), Aspect::Data).checking(CHECK));
+    let mut machine = Repeating::new(Monitor::new("/a".into(), Aspect::Data));
     let _ = watching(&mut machine);
     let outage = |ms| SessionView { connection: None, alive: None, ..view(ms) };
     let step = machine.handle(outage(40_000), Input::Timer);
@@ -175,7 +175,7 @@ fn a_check_of_a_list_compares_the_last_change_of_the_children() {
     let children = |zxid| Stat { pzxid: Zxid(zxid), ..Stat::default() };
     let list = || Ok(Response::GetChildren(NameList::default()));
     let (mut now, monitor) = (0, Monitor::new("/a".into(), Aspect::Children));
-    let mut machine = Repeating::new(monitor.checking(CHECK));
+    let mut machine = Repeating::new(monitor);
     let Step::Submit(flight, _) = machine.start(view(0)) else { panic!("no flight") };
     assert_eq!(flight.operations.len(), 2);
     let read = Input::Reply(Reply {
@@ -199,7 +199,7 @@ fn a_check_of_a_list_compares_the_last_change_of_the_children() {
 #[test]
 fn a_change_during_a_check_is_read_after_its_reply() {
     for loss in [false, true] {
-        let mut machine = Repeating::new(Monitor::new("/a".into(), Aspect::Data).checking(CHECK));
+        let mut machine = Repeating::new(Monitor::new("/a".into(), Aspect::Data));
         let watch = watching(&mut machine);
         let now = checking(&mut machine, 0);
         let change = if loss { Input::Ended(SESSION) } else { fired(watch) };
@@ -216,7 +216,7 @@ fn a_missing_znode_is_reported_once_and_its_creation_is_read() {
     let (watch, tests) = submitted(machine.handle(view(0), missing()));
     assert!(tests, "a read of a missing znode sets no watch");
     assert!(matches!(machine.handle(view(0), missing()), Step::Done(Ok(None))));
-    assert!(matches!(machine.start(view(0)), Step::Wait(None)));
+    assert!(matches!(machine.start(view(0)), Step::Wait(Some(_))));
     let (_, tests) = submitted(machine.handle(view(0), fired(watch)));
     assert!(!tests);
 }
@@ -246,7 +246,7 @@ fn a_lifetime_is_one_request_whatever_its_result() {
 fn the_end_of_its_session_is_a_change_and_that_of_another_is_none() {
     let mut machine = monitor();
     let watch = watching(&mut machine);
-    assert!(matches!(machine.handle(view(0), Input::Ended(SessionId(2))), Step::Wait(None)));
+    assert!(matches!(machine.handle(view(0), Input::Ended(SessionId(2))), Step::Wait(Some(_))));
     let (next, _) = submitted(machine.handle(view(0), Input::Ended(SESSION)));
     assert_ne!(next, watch, "the old watch has ended with its session");
 }
@@ -335,7 +335,7 @@ fn a_machine_that_is_driven_again_repeats_nothing_and_loses_nothing() {
     let (watch, _) = submitted(machine.start(view(0)));
     assert!(matches!(machine.start(view(0)), Step::Wait(None)));
     assert!(matches!(machine.handle(view(0), reply(found())), Step::Done(Ok(Some(_)))));
-    assert!(matches!(machine.start(view(0)), Step::Wait(None)));
+    assert!(matches!(machine.start(view(0)), Step::Wait(Some(_))));
     let _ = submitted(machine.handle(view(0), fired(watch)));
     assert!(matches!(machine.start(view(0)), Step::Wait(None)));
     assert!(matches!(machine.handle(view(0), missing()), Step::Submit(..)));
@@ -349,12 +349,11 @@ fn an_event_that_is_noted_is_read_when_the_machine_is_driven() {
     for is_event in [true, false] {
         let mut machine = monitor();
         let watch = watching(&mut machine);
-        assert!(!machine.machine.is_due());
         assert!(!machine.machine.note(&fired(watch.next())));
-        assert!(!machine.machine.is_due());
+        assert!(machine.machine.is_watching());
         let input = if is_event { fired(watch) } else { Input::Ended(SESSION) };
         assert_eq!(machine.machine.note(&input), is_event);
-        assert!(machine.machine.is_due());
+        assert!(!machine.machine.is_watching());
         let _ = submitted(machine.start(view(0)));
     }
 }

@@ -36,7 +36,8 @@ use crate::lock::recipe::LockRemoval as _;
 use crate::machine::directory::{Directory, Round};
 use crate::machine::{
     Answer, Answers, Failure, Input, Leaving, Machine, Needs, PAUSE, Pauses, SessionView, Step,
-    WatchNumber, WatchNumbers, barrier, create, flight, parent, spread, watch_existence, write,
+    WatchNumber, WatchNumbers, barrier, create, flight, next_check, parent, spread,
+    watch_existence, write,
 };
 use crate::presence::machine::obstacle::Obstacle;
 use crate::presence::machine::profile::{Fate, Patience, Profile, Report, Settled};
@@ -47,8 +48,6 @@ use crate::presence::state::{Absence, Standing};
 const STABLE: Duration = Duration::from_secs(60);
 /// Number of earlier sessions of the client whose znodes are recognised.
 const PAST_MAX: usize = 8;
-/// The time between two tests of a znode that is in the way.
-const CHECK: Duration = Duration::from_secs(30);
 
 /// Keeps a znode present. It ends only for a [`Fate`].
 #[derive(Debug)]
@@ -289,7 +288,7 @@ impl Keep {
             // The watch fired before this reply was evaluated.
             return self.create();
         }
-        self.state = State::Waiting(view.now + spread(CHECK, u128::from(view.seed)));
+        self.state = State::Waiting(next_check(view));
         self.wait()
     }
 

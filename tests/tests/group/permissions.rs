@@ -1,0 +1,89 @@
+//! Permissions that change while a group is watched. No server tells anybody of it, and those who may
+//! not read a znode hear of none of its changes.
+
+use std::time::Duration;
+
+use jute_codec::OpCode;
+use zk_recipes::{Acl, ErrorCode, FailedAction, Group, RecipeError};
+use zk_tests::page;
+use zk_tests::scene::{FIRST, SECOND, sent_since};
+use zk_tests::world::{World, run};
+use zk_testserver::{ServerConfig, ServerVersion};
+
+use crate::{GROUP, changes, create_directory, join, path, refuse_persistent_watches, said, watch};
+
+/// Longer than the interval of the checks.
+const CHECKED: Duration = Duration::from_secs(38);
+
+#[test]
+fn a_watch_whose_permission_is_taken_away_is_refused_or_tells_what_it_has_missed() {
+    for (is_old, is_back) in [(false, false), (false, true), (true, false), (true, true)] {
+        run(async {
+            let world = World::with(ServerConfig::default().version(ServerVersion::V3_9));
+            create_directory(&world);
+            let owner = world.client_with(SECOND, |builder| builder.auth("digest", "a:b")).await;
+            let client = world.client(FIRST).await;
+            if is_old {
+                refuse_persistent_watches(&world.server, 10);
+            }
+            let (a, mut watch) = (join(&owner, "a", "1").await, watch(&client, true));
+            assert_eq!(changes(&mut watch).await, ["joined a 1"]);
+            owner.set_acl(GROUP, Acl::creator_all(), None).await.expect("everyone may");
+            let hidden =
+                Group::builder(&owner, GROUP).expect("it is legal").acl(Acl::creator_all());
+            let hidden = hidden.build().expect("it is legal").join("b", "1").await;
+            let _b = hidden.expect("the id is free");
+            assert!(changes(&mut watch).await.is_empty(), "somebody has told it");
+            if !is_back {
+                let refused = RecipeError::Refused {
+                    code: ErrorCode::NO_AUTH,
+                    action: FailedAction::List,
+                    path: GROUP.to_owned(),
+                };
+                assert_eq!(watch.next_within(CHECKED).await, Err(refused), "{}", world.trace());
+                // While this lasts, changes of a member may be missed as well.
+                a.set_data("2").await.expect("it may be written");
+            }
+            for path in [GROUP, &path("b")] {
+                owner.set_acl(path, Acl::open(), None).await.expect("it may");
+            }
+            let mut seen = Vec::new();
+            while seen.len() < 2 - usize::from(is_back) {
+                let change = watch.next_within(CHECKED).await.expect("it may read");
+                seen.push(said(&change));
+            }
+            seen.sort();
+            let expected = ["changed a 2", "joined b 1"];
+            assert_eq!(seen, expected[usize::from(is_back)..], "{}", world.trace());
+            // And it goes on.
+            a.leave().await.expect("it may be deleted");
+            assert_eq!(changes(&mut watch).await.len(), 1);
+        });
+    }
+}
+
+/// A quiet group costs a test of existence with each check, and nothing while there is no connection.
+#[test]
+fn a_check_that_finds_nothing_new_reads_nothing() {
+    for is_old in [false, true] {
+        run(async {
+            let world = World::new();
+            create_directory(&world);
+            let (client, other) = (world.client(FIRST).await, world.client(SECOND).await);
+            if is_old {
+                refuse_persistent_watches(&world.server, 10);
+            }
+            let _a = join(&other, "a", "1").await;
+            let mut watch = watch(&client, true);
+            assert_eq!(changes(&mut watch).await, ["joined a 1"]);
+            world.server.clear_requests();
+            assert!(watch.next_within(CHECKED).await.is_err());
+            let sent = sent_since(&world, &client);
+            assert_eq!(sent, [OpCode::EXISTS]);
+            let row = "| an idle member; an idle watch | nothing; {} test every 30 s |";
+            page::check_text("recipes/group.md", row, &[sent.len()]);
+            assert!(watch.next_within(CHECKED).await.is_err());
+            assert_eq!(sent_since(&world, &client), [OpCode::EXISTS]);
+        });
+    }
+}
