@@ -1,12 +1,13 @@
 //! Prints the public API of a crate, one item per line, from the JSON that rustdoc has written.
 //!
-//! The listing leaves out implementations that follow from other items: blanket implementations,
-//! implementations of auto traits, and derived ones. `.ci/api` compares the listing with the
-//! snapshot in this folder.
+//! The listing leaves out blanket implementations and those of auto traits. The derived ones follow
+//! at the end, in one line per type, such as `derived zk_recipes::LockState: Clone, Debug`. `.ci/api`
+//! compares the listing with the snapshot in this folder.
 
-use std::{env, error::Error, process::ExitCode};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::{env, error::Error, ffi::OsStr, process::ExitCode};
 
-use public_api::{Builder, MINIMUM_NIGHTLY_RUST_VERSION};
+use public_api::{Builder, MINIMUM_NIGHTLY_RUST_VERSION, PublicApi};
 
 fn main() -> ExitCode {
     match list() {
@@ -28,10 +29,41 @@ fn main() -> ExitCode {
 
 fn list() -> Result<String, Box<dyn Error>> {
     let path = env::args_os().nth(1).ok_or("usage: zk-api RUSTDOC.json")?;
-    let api = Builder::from_rustdoc_json(path)
+    let (listed, whole) = (api(&path, true)?, api(&path, false)?);
+    let known: HashSet<String> = listed.items().map(ToString::to_string).collect();
+    let derived = whole.items().map(ToString::to_string).filter(|item| !known.contains(item));
+    let mut types: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for item in derived {
+        if let Some((implemented, of)) = implementation(&item) {
+            types.entry(of).or_default().insert(implemented);
+        }
+    }
+    let derived = types.into_iter().map(|(of, traits)| {
+        format!("derived {of}: {}\n", traits.into_iter().collect::<Vec<_>>().join(", "))
+    });
+    Ok(listed.to_string() + &derived.collect::<String>())
+}
+
+fn api(path: &OsStr, omits_derived: bool) -> Result<PublicApi, Box<dyn Error>> {
+    let builder = Builder::from_rustdoc_json(path)
         .omit_blanket_impls(true)
         .omit_auto_trait_impls(true)
-        .omit_auto_derived_impls(true)
-        .build()?;
-    Ok(api.to_string())
+        .omit_auto_derived_impls(omits_derived);
+    Ok(builder.build()?)
+}
+
+/// Returns the trait without its modules, and the type, of a line such as
+/// `impl<K: zk_recipes::kind::Kind> core::fmt::Debug for zk_recipes::Guard<K>`. A trait that only the
+/// compiler uses is none.
+fn implementation(item: &str) -> Option<(String, String)> {
+    let rest = item.strip_prefix("impl")?;
+    let (rest, _) = rest.split_once(" where ").unwrap_or((rest, ""));
+    let (implemented, of) = rest.split_once(" for ")?;
+    // What precedes the trait are parameters, and bounds of parameters have no spaces at their end.
+    let implemented =
+        implemented.strip_prefix(' ').or_else(|| Some(implemented.split_once("> ")?.1))?;
+    let (name, arguments) = implemented.split_once('<').unwrap_or((implemented, ""));
+    let name = name.rsplit("::").next()?;
+    let arguments = if arguments.is_empty() { String::new() } else { format!("<{arguments}") };
+    (name != "StructuralPartialEq").then(|| (format!("{name}{arguments}"), of.to_owned()))
 }

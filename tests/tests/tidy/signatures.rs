@@ -34,21 +34,39 @@ const PAGES: &[Page] = &[
         path: "docs/signatures/testserver.md",
         title: "Test server types",
         about: "They are in the crate `zk_testserver`.",
-        snapshot: "api/zk-testserver.txt",
+        snapshot: TEST_SERVER,
     },
 ];
 /// The snapshot with the recipes, and with what they export.
 const RECIPES: &str = "api/zk-recipes.txt";
 /// The snapshot with the types of the client.
 const CLIENT: &str = "api/zk-session.txt";
-/// The snapshot with the types that the client takes from the codec.
+/// The snapshot with the types of the test server.
+const TEST_SERVER: &str = "api/zk-testserver.txt";
+/// The snapshot with the types that the client and the test server take from the codec.
 const CODEC: &str = "api/jute-codec.txt";
 
 /// Modules for authors of recipes, whom the internals address.
 const FOR_AUTHORS: &[&str] = &["recipe", "kind"];
+/// Traits that matter to users. Each type that can be compared is `PartialEq`.
+const SHOWN: &[&str] = &[
+    "Clone",
+    "Copy",
+    "Debug",
+    "Default",
+    "Display",
+    "Error",
+    "Hash",
+    "Ord",
+    "PartialEq",
+    "Stream",
+];
 /// Methods of traits that say nothing about a type.
 const USUAL: &[&str] =
     &["fmt", "poll", "poll_next", "drop", "into_future", "clone", "eq", "source"];
+
+/// How the declaration of a type begins to which variants or fields may be added.
+const OPEN: &str = "#[non_exhaustive] ";
 
 const COLUMNS: usize = 96;
 
@@ -58,6 +76,8 @@ struct Type {
     lines: Vec<(Rank, String)>,
     /// The fields of each variant that has some.
     fields: BTreeMap<String, Vec<String>>,
+    /// Those of the traits that are [shown](SHOWN).
+    traits: BTreeSet<String>,
 }
 
 /// The place of a line in the block of its type.
@@ -90,12 +110,23 @@ fn written(page: &Page, files: &[File]) -> String {
             }
         }
     }
+    if page.snapshot == TEST_SERVER {
+        let (own, by_client) = (exported(snapshot), exported(text(files, CLIENT)));
+        let is_only_here = |name: &str| own.contains(name) && !by_client.contains(name);
+        types.append(&mut self::types(text(files, CODEC), &is_only_here));
+    }
     // What all functions have that implement a trait has no type.
     types.retain(|_, it| it.lines.iter().any(|(rank, _)| *rank == Rank::Declaration));
     let mut page_text = format!(
         "# {}\n\nWhat each public type has; rustdoc (`cargo doc --open`) says what it does.\n{}\n",
         page.title, page.about
     );
+    let functions = functions(snapshot);
+    if !functions.is_empty() {
+        page_text.push_str("\n```text\n");
+        functions.iter().for_each(|line| page_text.push_str(&wrapped(line)));
+        page_text.push_str("```\n");
+    }
     for it in types.into_values() {
         // Headings would be found before the pages that explain something.
         page_text.push_str("\n```text\n");
@@ -108,6 +139,10 @@ fn written(page: &Page, files: &[File]) -> String {
             let indent = if rank == Rank::Declaration { "" } else { "    " };
             page_text.push_str(&wrapped(&format!("{indent}{line}")));
         }
+        if !it.traits.is_empty() {
+            let traits = it.traits.into_iter().collect::<Vec<_>>().join(" + ");
+            page_text.push_str(&wrapped(&format!("    impl {traits}")));
+        }
         page_text.push_str("```\n");
     }
     page_text
@@ -119,11 +154,67 @@ fn exported(snapshot: &str) -> BTreeSet<&str> {
     exported.filter_map(|path| path.rsplit("::").next()).collect()
 }
 
+/// Returns the functions that belong to no type.
+fn functions(snapshot: &str) -> Vec<String> {
+    let functions = snapshot.lines().filter_map(|line| line.strip_prefix("pub fn "));
+    let free = functions.filter(|item| {
+        let segments = segments(&item[..end_of_path(item)]);
+        // Another crate's types have what this one implements for them.
+        segments.first().is_some_and(|it| it.contains('_'))
+            && segments
+                .iter()
+                .all(|it| !it.starts_with(char::is_uppercase) && !FOR_AUTHORS.contains(it))
+    });
+    free.map(|item| format!("fn {}", short(item))).collect()
+}
+
+/// Returns for which kinds of locks an implementation is, such as
+/// `impl<K: zk_recipes::kind::Fenced> zk_recipes::Guard<K>`, unless it is for all.
+fn kinds(snapshot: &str, implementation: &str) -> Option<String> {
+    let kinds_with = |bound: &str| -> BTreeSet<String> {
+        let marker = format!("impl {bound} for ");
+        snapshot.lines().filter_map(|line| line.strip_prefix(&marker)).map(short).collect()
+    };
+    let bound = implementation.strip_prefix("impl<K: ")?.split_once("> ")?.0;
+    let (kinds, all) = (kinds_with(bound), kinds_with("zk_recipes::kind::Kind"));
+    (kinds.len() < all.len()).then(|| kinds.into_iter().collect::<Vec<_>>().join(", "))
+}
+
+/// Returns the type and the traits of `derived TYPE: TRAITS` and of `impl TRAIT for TYPE`.
+fn implemented(line: &str) -> Option<(&str, Vec<&str>)> {
+    if let Some((of, traits)) = line.strip_prefix("derived ").and_then(|it| it.split_once(": ")) {
+        return Some((of, traits.split(", ").collect()));
+    }
+    let (implemented, of) = line.strip_prefix("impl")?.split_once(" for ")?;
+    Some((of, vec![implemented.rsplit("::").next()?]))
+}
+
 /// Returns the types of a snapshot that are wanted, with what they have.
 fn types(snapshot: &str, is_wanted: &dyn Fn(&str) -> bool) -> BTreeMap<String, Type> {
     let mut types: BTreeMap<String, Type> = BTreeMap::new();
+    let mut of_some = None;
     for line in snapshot.lines() {
-        let line = line.trim_start_matches("#[non_exhaustive] ");
+        if line.starts_with("impl") {
+            of_some = kinds(snapshot, line);
+        }
+        if let Some((of, traits)) = implemented(line) {
+            let segments = segments(&of[..end_of_path(of)]);
+            let name = segments.last().and_then(|own| own.split('<').next()).unwrap_or_default();
+            if !segments.iter().any(|it| FOR_AUTHORS.contains(it)) && is_wanted(name) {
+                let of_type = types.entry(name.to_owned()).or_default();
+                let shown = traits.iter().filter(|it| SHOWN.contains(*it));
+                of_type.traits.extend(shown.map(|it| (*it).to_owned()));
+                let from = traits.iter().filter_map(|it| it.strip_prefix("From<"));
+                let from =
+                    from.map(|it| format!("from({}) -> Self", short(it.trim_end_matches('>'))));
+                of_type.lines.extend(from.map(|line| (Rank::Rest, line)));
+            }
+            continue;
+        }
+        let (mark, line) = match line.strip_prefix(OPEN) {
+            Some(line) => (OPEN, line),
+            None => ("", line),
+        };
         let Some(item) = line.strip_prefix("pub ") else { continue };
         let (kind, item) = kind_of(item);
         let (path, rest) = item.split_at(end_of_path(item));
@@ -145,7 +236,7 @@ fn types(snapshot: &str, is_wanted: &dyn Fn(&str) -> bool) -> BTreeMap<String, T
         let rest = short(rest);
         match names {
             [own] => {
-                let line = format!("{kind}{}{rest}", short(own));
+                let line = format!("{mark}{kind}{}{rest}", short(own));
                 of_type.lines.push((Rank::Declaration, line));
             }
             [_, variant, field] if kind.is_empty() => {
@@ -161,7 +252,10 @@ fn types(snapshot: &str, is_wanted: &dyn Fn(&str) -> bool) -> BTreeMap<String, T
                 let is_rest = kind == "type " || member == ["from"];
                 let rank = if is_rest { Rank::Rest } else { Rank::Member };
                 let kind = if kind == "fn " { "" } else { kind };
-                let line = format!("{kind}{owner}{}{rest}", short(&member.join("::")));
+                let mut line = format!("{kind}{owner}{}{rest}", short(&member.join("::")));
+                if let Some(kinds) = of_some.as_ref().filter(|_| rank == Rank::Member) {
+                    write!(line, " // K: {kinds}").expect("a string grows");
+                }
                 of_type.lines.push((rank, line));
             }
             [] => {}
