@@ -41,10 +41,11 @@ fn a_watch_whose_permission_is_taken_away_is_refused_or_tells_what_it_has_missed
                     path: GROUP.to_owned(),
                 };
                 assert_eq!(watch.next_within(CHECKED).await, Err(refused), "{}", world.trace());
-                // While this lasts, changes of a member may be missed as well.
+                // While this lasts, changes of a member are missed as well.
+                owner.set_acl(&path("a"), Acl::creator_all(), None).await.expect("everyone may");
                 a.set_data("2").await.expect("it may be written");
             }
-            for path in [GROUP, &path("b")] {
+            for path in [GROUP, &path("a"), &path("b")] {
                 owner.set_acl(path, Acl::open(), None).await.expect("it may");
             }
             let mut seen = Vec::new();

@@ -75,7 +75,9 @@ impl World {
 }
 
 pub(crate) fn zklock_at(address: &str, verb: &str) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_zklock"));
+    // A shell starts commands in the background with SIGINT ignored, so tests may be too.
+    let mut command = Command::new("env");
+    command.args(["--default-signal=INT", env!("CARGO_BIN_EXE_zklock")]);
     command.arg(verb).env("ZK_CONNECT", address).env("ZKLOCK_SESSION_TIMEOUT", "10s");
     command.stdin(Stdio::null()).kill_on_drop(true);
     command

@@ -153,7 +153,9 @@ impl Machine for Depart {
                 self.list()
             }
             (State::Waiting { watch, session, mut check_at }, _) => {
-                if is_check_due(view, &mut check_at) {
+                
+if self.watched.is_empty() && is_check_due(view, &mut check_at) {
+
                     return self.test(watch);
                 }
                 self.state = State::Waiting { watch, session, check_at };
