@@ -117,8 +117,8 @@ async fn wait(name: &str, client: &Client, owner: &Client) -> Wait {
         }
         "multi-lock" => {
             let lock = |client| FairLock::new(client, path).expect(LEGAL);
-            let both = MultiLock::builder().with(&lock(client));
-            let both = both.with(&FairLock::new(client, "/p/y").expect(LEGAL)).build();
+            let both = MultiLock::builder().with(lock(client));
+            let both = both.with(FairLock::new(client, "/p/y").expect(LEGAL)).build();
             let held = lock(owner).acquire().await.expect(FREE);
             let waiting = both.expect(LEGAL).acquire().into_future();
             Wait::new(waiting, async move { held.release().await })

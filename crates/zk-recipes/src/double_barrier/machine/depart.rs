@@ -153,9 +153,7 @@ impl Machine for Depart {
                 self.list()
             }
             (State::Waiting { watch, session, mut check_at }, _) => {
-                
-if self.watched.is_empty() && is_check_due(view, &mut check_at) {
-
+                if is_check_due(view, &mut check_at) {
                     return self.test(watch);
                 }
                 self.state = State::Waiting { watch, session, check_at };
