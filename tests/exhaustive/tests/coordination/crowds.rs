@@ -144,7 +144,9 @@ fn pass_a_double_barrier(arrival: Arrival, participants: usize) {
         sleep_ms(ARRIVAL_MS).await;
         let arrived = stage.requests().await;
         assert!(entering.try_join_next().is_none(), "one is missing");
-        assert_eq!(stage.idle().await, 0, "a wait costs nothing");
+        let idle = stage.idle().await;
+        let checks = CHECKS_MAX * u64::from(number);
+        assert!(idle <= 3 * checks, "{idle}: a wait costs three tests every 30 s");
         entering.spawn(enter(&stage.other));
         let (inside, time) = stage.join(entering).await;
         let entered = stage.requests().await;
@@ -370,7 +372,7 @@ fn hundreds_of_members_and_watches_on_one_connection() {
         let (members, watches_count) = (MEMBERS as u64, WATCHES as u64);
         // All of them find that the directory is missing, and each creates it.
         assert!(joined <= 6 * members, "{joined}");
-        assert!(watched <= watches_count * (members + 2), "{watched}: a watch, a list and reads");
+        assert!(watched <= watches_count * (members + 3), "{watched}: a watch, a list and reads");
         assert_eq!(left, members, "a leave costs a watch nothing");
         drop(watches);
         stage.finish().await;
