@@ -373,7 +373,12 @@ fn hundreds_of_members_and_watches_on_one_connection() {
         // All of them find that the directory is missing, and each creates it.
         assert!(joined <= 6 * members, "{joined}");
         assert!(watched <= watches_count * (members + 3), "{watched}: a watch, a list and reads");
-        assert_eq!(left, members, "a leave costs a watch nothing");
+        // Each watch goes on after minutes, with a check, which may cost a list with its stat.
+        let checks = 3 * watches_count;
+        assert!(
+            (members..=members + checks).contains(&left),
+            "{left}: a leave costs a watch nothing"
+        );
         drop(watches);
         stage.finish().await;
     });
