@@ -21,7 +21,7 @@ const PAGES: &[Page] = &[
     Page {
         path: "docs/signatures/recipes.md",
         title: "Recipe types",
-        about: "`zk_recipes` also exports [types of the client](client.md).",
+        about: "`zk_recipes` also exports [types of the client](client.md). The kinds of locks, such as `Fair`, and the traits that bound them are in `zk_recipes::kind`.",
         snapshot: RECIPES,
     },
     Page {
