@@ -31,8 +31,8 @@ use crate::stream::stream;
 ///
 /// **Costs.** The start costs a persistent watch, a list and a read for each member, in three round
 /// trips for up to 100 members. Afterwards a member that joins or changes its data costs a read, one
-/// that leaves nothing, and a lost connection a list. Each member and the directory take one watch on
-/// the servers. A new session costs as much as the start, and a write barrier. Without
+/// that leaves nothing, and a lost connection a list. Every 30 s, the watch tests whether it may still
+/// read the directory. Each member and the directory take one watch on the servers. A new session costs as much as the start, and a write barrier. Without
 /// [data watches](crate::GroupBuilder::watch_data), one that leaves costs a read, and a lost
 /// connection as much as the start.
 ///

@@ -209,15 +209,18 @@ impl Meet {
         self.directory_at = (directory.czxid, directory.version);
         let (next_watch, own_watch) = (self.watches.issue(), self.watches.issue());
         (self.next_watch, self.own_watch) = (Some(next_watch), Some(own_watch));
-        let operations = self.tests(next_watch, own_watch).into();
-        Step::Submit(flight(Some(self.session), operations), Needs::All)
+        self.test(self.tests(next_watch, own_watch))
     }
 
-    /// Tests the participants of step 3. Tests that are repeated keep the numbers of their watches.
-    fn tests(&mut self, next: WatchNumber, own: WatchNumber) -> [Operation; 2] {
-        self.state = State::Following;
+    /// Returns the tests of step 3. Tests that are repeated keep the numbers of their watches.
+    fn tests(&self, next: WatchNumber, own: WatchNumber) -> Vec<Operation> {
         let own_path = child(&self.directory, &self.own);
-        [watch_existence(self.next.clone(), next), watch_existence(own_path, own)]
+        vec![watch_existence(self.next.clone(), next), watch_existence(own_path, own)]
+    }
+
+    fn test(&mut self, operations: Vec<Operation>) -> MeetStep {
+        self.state = State::Following;
+        Step::Submit(flight(Some(self.session), operations), Needs::All)
     }
 
     fn followed(&mut self, view: SessionView, answers: Answers) -> MeetStep {
@@ -262,9 +265,9 @@ impl Meet {
         }
         match (self.state, self.next_watch, self.own_watch) {
             (State::Behind, Some(next), Some(own)) => {
-                let mut operations = Vec::from(self.tests(next, own));
+                let mut operations = self.tests(next, own);
                 operations.push(exists(self.directory.clone()));
-                Step::Submit(flight(Some(self.session), operations), Needs::All)
+                self.test(operations)
             }
             _ => self.look(),
         }
