@@ -76,8 +76,19 @@ pub(super) struct Probes {
     proven: Vec<OpCode>,
     /// The xid and the operation of the request that is in flight alone.
     probe: Option<(i32, OpCode)>,
-    /// Requests of the session itself that wait for the reply to that one.
-    deferred: Vec<Request>,
+    /// What waits for the reply to that one.
+    postponed: Postponed,
+}
+
+/// What a session sends by itself, and has not sent beside a request that is in flight alone. If the
+/// server does not know that one, it closes the connection, and what arrives afterwards makes its host
+/// reset it, which can discard the reply. The client would ask each new connection the same.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Postponed {
+    /// The requests that set watches again.
+    pub(super) requests: Vec<Request>,
+    /// A ping is due.
+    pub(super) has_ping: bool,
 }
 
 impl Probes {
@@ -100,7 +111,10 @@ impl Probes {
 
     /// Forgets the request that was to be in flight alone, because it was not sent after all.
     pub(super) fn revert(&mut self) {
-        debug_assert!(self.deferred.is_empty(), "nothing waits for a request that was not sent");
+        debug_assert!(
+            self.postponed.requests.is_empty(),
+            "nothing waits for a request that was not sent"
+        );
         self.probe = None;
     }
 
@@ -108,17 +122,21 @@ impl Probes {
     /// know that one, the request is discarded with the connection.
     pub(super) fn defer(&mut self, request: Request) {
         debug_assert!(self.is_probing());
-        self.deferred.push(request);
+        self.postponed.requests.push(request);
     }
 
-    /// Records the reply to a request, which shows that the server knows its operation. Returns the
-    /// requests that have waited for it.
-    pub(super) fn replied(&mut self, xid: i32) -> Vec<Request> {
-        let Some((_, op)) = self.probe.take_if(|(probe, _)| *probe == xid) else {
-            return Vec::new();
-        };
+    /// Returns whether a ping that is due waits for the reply to the request that is in flight alone.
+    /// The next one does not, because a server that knows the operation may take its time.
+    pub(super) fn postpone_ping(&mut self) -> bool {
+        self.is_probing() && !std::mem::replace(&mut self.postponed.has_ping, true)
+    }
+
+    /// Records the reply to a request. If it was in flight alone, the reply shows that the server knows
+    /// its operation; returns what has waited for it.
+    pub(super) fn replied(&mut self, xid: i32) -> Option<Postponed> {
+        let (_, op) = self.probe.take_if(|(probe, _)| *probe == xid)?;
         self.proven.push(op);
-        std::mem::take(&mut self.deferred)
+        Some(std::mem::take(&mut self.postponed))
     }
 }
 

@@ -64,7 +64,9 @@ impl SessionMachine {
         let pending =
             PendingChange { token, change, is_sent: false, missing: 0, tries: 0, deadline: None };
         self.auth_changes.push(pending);
-        if matches!(self.link.phase, Phase::Authenticating(_) | Phase::Established) {
+        if matches!(self.link.phase, Phase::Authenticating(_) | Phase::Established)
+            && !self.link.probes.is_probing()
+        {
             self.send_auth_changes();
         }
         self.handle_timeout(now);
@@ -137,7 +139,7 @@ impl SessionMachine {
     }
 
     /// Sends the changes that were not sent on this connection.
-    fn send_auth_changes(&mut self) {
+    pub(super) fn send_auth_changes(&mut self) {
         for pending in self.auth_changes.iter_mut().filter(|it| !it.is_sent) {
             pending.is_sent = true;
             pending.missing = pending.change.packets.len();

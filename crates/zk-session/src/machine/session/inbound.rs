@@ -151,8 +151,8 @@ impl SessionMachine {
             xid => {
                 let completed = self.link.complete(self.now, xid, length);
                 let pending = completed.ok_or(DisconnectCause::Xid(xid))?;
-                for request in self.link.probes.replied(xid) {
-                    self.renew_watches(request);
+                if let Some(postponed) = self.link.probes.replied(xid) {
+                    self.send_postponed(postponed);
                 }
                 // SASL messages do not renew the session at the server.
                 if !matches!(pending.purpose, Purpose::Sasl) {

@@ -221,6 +221,10 @@ impl Link {
     /// Sends one of the machine's own requests. Pings and auth packets have no `Purpose`: their
     /// replies are recognized by reserved xids and not matched with the queue.
     pub(super) fn send(&mut self, now: Time, xid: i32, request: &Request, of: Option<Purpose>) {
+        debug_assert!(
+            !self.probes.is_probing() || matches!(request, Request::Ping | Request::CloseSession),
+            "it waits for the reply to the request that is in flight alone"
+        );
         let end = self.encode(usize::MAX, xid, request).expect("only a limit of i32::MAX applies");
         if let Some(purpose) = of {
             self.inflight.push(Pending { xid, op: request.op(), purpose, sent: now, end });

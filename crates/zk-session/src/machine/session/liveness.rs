@@ -82,6 +82,16 @@ impl SessionMachine {
         self.link.ping(self.now);
     }
 
+    /// Sends the ping that is due, or postpones it until the reply to a request that is in flight
+    /// alone. That request is a sign of life as well.
+    pub(super) fn ping_if_possible(&mut self) {
+        if self.link.probes.postpone_ping() {
+            self.timers.set(Timer::Ping, self.now + self.ping_interval());
+        } else {
+            self.ping();
+        }
+    }
+
     /// Returns a third of the session timeout, or the interval that the lease needs.
     fn ping_interval(&self) -> Duration {
         if self.link.is_read_only() {

@@ -289,7 +289,7 @@ impl SessionMachine {
                 Timer::GiveUp => self.end_session(EndCause::GaveUp),
                 Timer::Guard => self.lapse(),
                 Timer::Lease => self.give_up_without_lease(),
-                Timer::Ping => self.ping(),
+                Timer::Ping => self.ping_if_possible(),
                 Timer::Renew => self.renew(),
                 Timer::Reconnect => self.connect(),
                 Timer::Seek => self.seek(),

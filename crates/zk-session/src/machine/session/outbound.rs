@@ -12,6 +12,7 @@ use crate::machine::inflight::{Pending, Purpose, RequestedWatch};
 use crate::machine::keeper;
 use crate::machine::shared_list::Subscriber;
 use crate::machine::subject::Subject;
+use crate::machine::support::Postponed;
 use crate::machine::timer::Timer;
 use crate::time::Time;
 
@@ -189,6 +190,10 @@ impl SessionMachine {
             self.link.push(Pending { xid, op, purpose, sent: self.now, end });
             self.link.probes.sent(xid, op);
         }
+        if self.link.probes.is_probing() {
+            // A renewal waits for the reply.
+            self.arm_renewal();
+        }
         // Mark the flight as sent only now: until here it could still fail as a whole.
         if parked.len() < count {
             self.mark_sent(token);
@@ -205,6 +210,19 @@ impl SessionMachine {
         for (path, subscriber) in parked {
             self.flights.park(path, subscriber);
         }
+    }
+
+    /// Sends what has waited for the reply to a request that was in flight alone.
+    pub(super) fn send_postponed(&mut self, Postponed { requests, has_ping }: Postponed) {
+        for request in requests {
+            self.renew_watches(request);
+        }
+        // A close has stopped the pings.
+        if has_ping && !self.is_closing {
+            self.ping();
+        }
+        self.send_auth_changes();
+        self.arm_renewal();
     }
 
     /// Sends one of the machine's own requests, and matches its reply with the queue.

@@ -76,6 +76,7 @@ impl SessionMachine {
             && !self.link.is_read_only()
             && !self.is_closing
             && !self.link.pace.is_renewing()
+            && !self.link.probes.is_probing()
     }
 
     /// Schedules the next write that renews the lease.

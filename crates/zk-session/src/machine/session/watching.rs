@@ -77,9 +77,7 @@ impl SessionMachine {
         }
     }
 
-    /// Sends a request that sets watches again, or keeps it while a request is in flight alone: if
-    /// the server closes the connection because it does not know that one, what arrives afterwards
-    /// makes its host reset the connection, which can discard the reply.
+    /// Sends a request that sets watches again, or keeps it while a request is in flight alone.
     pub(super) fn renew_watches(&mut self, request: Request) {
         if self.link.probes.is_probing() {
             self.link.probes.defer(request);

@@ -1,11 +1,15 @@
 //! Operations that a server may not know.
 
-use bytestring::ByteString;
-use jute_codec::{ErrorCode, Request, Response, Zxid};
+use std::time::Duration;
 
-use super::peer::{Pair, SESSION, config, data, get, host, sync};
+use bytestring::ByteString;
+use jute_codec::{AuthPacket, ErrorCode, EventType, Request, Response, Zxid, xid};
+
+use super::peer::{Pair, SESSION, TIMEOUT, config, data, get, host, sync};
 use crate::error::{OpError, Outcome};
-use crate::machine::{Event, Operation, Token};
+use crate::machine::{AuthChange, Event, Lease, Operation, SessionConfig, Token};
+
+const SECOND: Duration = Duration::from_secs(1);
 
 fn newer() -> Operation {
     Operation::new(Request::GetAllChildrenNumber(ByteString::from_static("/a")))
@@ -79,6 +83,44 @@ fn an_unknown_operation_costs_no_other_request() {
     pair.reply(requests[0].0, Ok(data()));
     let reply = pair.answer(behind);
     assert_eq!((reply.connection, reply.results), (2, vec![Ok(data())]));
+}
+
+/// What arrives after the server has closed the connection can cost the client the reply.
+#[test]
+fn neither_a_renewal_nor_a_ping_nor_credentials_are_sent_beside_a_newer_operation() {
+    let mut pair = Pair::new(SessionConfig { lease: Some(Lease::default()), ..config() });
+    pair.connect(SESSION);
+    pair.session.set_lease_needed(pair.now, true);
+    pair.submit(vec![newer()]);
+    let requests = sent(&mut pair);
+    let [(probe, Request::GetAllChildrenNumber(_))] = &requests[..] else { panic!("{requests:?}") };
+    let packet = AuthPacket { scheme: "digest".into(), auth: Some("a:b".into()) };
+    let change = AuthChange { packets: vec![packet], replaces: false };
+    pair.session.change_auth(pair.now, Token(900), change);
+    // A third of the session timeout, and more than an interval of the renewals.
+    pair.sleep(TIMEOUT / 3 + SECOND);
+    let requests = sent(&mut pair);
+    assert!(requests.is_empty(), "{requests:?}");
+    pair.reply(*probe, Ok(Response::GetAllChildrenNumber(7)));
+    let requests = sent(&mut pair);
+    let [(xid::PING, _), (xid::AUTH, _), (xid::PING, _), (_, Request::Multi(_))] = &requests[..]
+    else {
+        panic!("{requests:?}")
+    };
+}
+
+#[test]
+fn a_server_that_takes_its_time_with_a_newer_operation_gets_the_second_ping() {
+    let mut pair = Pair::connected();
+    pair.submit(vec![newer()]);
+    sent(&mut pair);
+    pair.sleep(TIMEOUT / 3 + SECOND);
+    assert!(sent(&mut pair).is_empty());
+    // Events alone do not show that the server gets what the client sends.
+    pair.event(Zxid(9), EventType::NODE_CREATED, "/a");
+    pair.sleep(TIMEOUT / 3);
+    let requests = sent(&mut pair);
+    assert!(matches!(requests.as_slice(), [(xid::PING, _)]), "{requests:?}");
 }
 
 #[test]
