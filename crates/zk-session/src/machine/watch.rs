@@ -79,7 +79,9 @@ impl WatchRegistry {
             EventType::NODE_CREATED | EventType::NODE_DATA_CHANGED => {
                 &[WatchKind::Data, WatchKind::Exist]
             }
-            EventType::NODE_DELETED => &[WatchKind::Data, WatchKind::Exist, WatchKind::Child],
+            // A watch on a missing znode waits for its creation. A child watch that was set again
+            // behind a read that has found no znode reports a deletion, and nothing has changed.
+            EventType::NODE_DELETED => &[WatchKind::Data, WatchKind::Child],
             EventType::NODE_CHILDREN_CHANGED => &[WatchKind::Child],
             _ => &[],
         };
