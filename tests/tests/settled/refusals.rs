@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use jute_codec::{ErrorCode, OpCode};
 use zk_recipes::{
-    Acl, CreateMode, CreateOptions, FairLock, LockState, Multi, Outcome, RecipeError, SettledError,
-    Target, Version,
+    Acl, CreateMode, CreateOptions, FairLock, HandOverError, LockState, Multi, Outcome,
+    RecipeError, SettledError, Target, Version,
 };
 use zk_tests::scene::{FIRST, SECOND, at_op, session};
 use zk_tests::world::{World, run, sleep_ms};
@@ -51,6 +51,35 @@ fn a_marker_that_somebody_has_deleted_is_replaced() {
         drop(settled);
         check_clean(&world, &[&client]).await;
     });
+}
+
+/// Nobody else deletes it while the session lives, and a client with such a duty is not handed over.
+#[test]
+fn the_marker_of_a_dropped_handle_is_deleted_once_the_server_permits_it() {
+    for refusals in [1, 3] {
+        run(async {
+            let world = World::new();
+            let client = world.client(FIRST).await;
+            create_directories(&world);
+            let settled = settled(&client);
+            settled.create(PATH, "1", CreateMode::Persistent).await.expect("it is missing");
+            for _ in 0..refusals {
+                let action = Action::Error(ErrorCode::NO_AUTH);
+                world.server.inject(at_op(session(&client), OpCode::DELETE, action));
+            }
+            drop(settled);
+            sleep_ms(500).await;
+            assert_eq!(world.server.children(MARKERS).map(|markers| markers.len()), Some(1));
+            let refused = client.hand_over().await.expect_err("a marker is left");
+            assert!(matches!(refused, HandOverError::Unfinished { .. }), "{refused}");
+            world
+                .until("the marker is deleted", |server| {
+                    server.children(MARKERS).is_some_and(|markers| markers.is_empty())
+                })
+                .await;
+            check_clean(&world, &[&client]).await;
+        });
+    }
 }
 
 /// A caller who knows that nothing was sent can do something else instead. Only what was sent may still

@@ -207,9 +207,8 @@ pub(crate) fn abandon<M: Leaving>(machine: M, feed: &mut Feed) -> Option<M::Remo
 pub(crate) struct Removing;
 
 impl<R: Removal> Duty<R> for Removing {
-    async fn perform(self, mut feed: Feed, mut removal: R) {
-        let ended = removal::run(&mut feed, &mut removal).await;
-        removal::after(&feed, removal, &ended, Span::none());
+    async fn perform(self, mut feed: Feed, removal: R) {
+        removal::run(&mut feed, removal, Span::none(), |_| {}).await;
     }
 }
 

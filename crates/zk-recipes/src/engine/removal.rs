@@ -19,22 +19,26 @@ pub(crate) enum Ended<T> {
     Stopped,
 }
 
-/// Runs a removal. The removal continues after lost connections, and ends with the session if it
-/// has not ended before.
-pub(crate) async fn run<R: Removal>(feed: &mut Feed, removal: &mut R) -> Ended<R::Removed> {
-    let ended = follow(feed, removal).await;
+/// Runs a removal, which continues after lost connections, and ends with the session if it has not
+/// ended before. `look` is called with the removal once it has ended.
+///
+/// Also schedules the work that has to follow, in this span: a retry after a refusal or, if the outcome
+/// of a create is unknown, a sweep after the next reconnect, because the last request of the old
+/// connection may have taken effect by then.
+pub(crate) async fn run<R: Removal>(
+    feed: &mut Feed,
+    mut removal: R,
+    span: Span,
+    look: impl FnOnce(&R),
+) -> Ended<R::Removed> {
+    let ended = follow(feed, &mut removal).await;
     debug!(?ended, "released");
     if let Ended::Refused(Refusal { path, error }) = &ended {
         warn!(%path, %error, "a server refuses to remove {}; retrying", R::REMOVED);
     }
+    look(&removal);
+    conclude(feed, removal, &ended, RETRY_FIRST, span);
     ended
-}
-
-/// Schedules the work that has to follow a removal: a retry after a refusal or, if the outcome of a
-/// create is unknown, a sweep after the next reconnect, because the last request of the old
-/// connection may have taken effect by then.
-pub(crate) fn after<R: Removal>(feed: &Feed, removal: R, ended: &Ended<R::Removed>, span: Span) {
-    conclude(feed, removal, ended, RETRY_FIRST, span);
 }
 
 fn conclude<R: Removal>(

@@ -177,12 +177,9 @@ async fn keep<K: Recipe>(
     // The reply to a pending proof means nothing any more.
     feed.pending = None;
     let _unused = wait_until_unused(&mut feed, unused, ends_at).await;
-    let ended = removal::run(&mut feed, &mut removal).await;
-    counters.replays(removal.replays());
+    let count = |removal: &K::Removal| counters.replays(removal.replays());
+    let ended = removal::run(&mut feed, removal, span, count).await;
     observer.end(Phase::Released);
-    // Do this before waiting for the owner, because a znode that is left behind blocks other
-    // contenders.
-    removal::after(&feed, removal, &ended, span);
     drop(due);
     let reply = match owner {
         Owner::Gone => None,

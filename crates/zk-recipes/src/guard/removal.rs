@@ -19,14 +19,13 @@ pub(crate) struct RemovalDuty {
 }
 
 impl<R: LockRemoval> Duty<R> for RemovalDuty {
-    fn perform(self, mut feed: Feed, mut removal: R) -> impl Future<Output = ()> + Send + 'static {
+    fn perform(self, mut feed: Feed, removal: R) -> impl Future<Output = ()> + Send + 'static {
         let Self { counters, span } = self;
         let outer = span.clone();
         let duty = async move {
             feed.lane.need_lease(false);
-            let ended = removal::run(&mut feed, &mut removal).await;
-            counters.replays(removal.replays());
-            removal::after(&feed, removal, &ended, span);
+            let count = |removal: &R| counters.replays(removal.replays());
+            removal::run(&mut feed, removal, span, count).await;
         };
         duty.instrument(outer)
     }

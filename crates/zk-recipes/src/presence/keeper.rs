@@ -87,10 +87,9 @@ async fn keep(
         news.send_replace(News::Over(Over::Fate(fate)));
     }
     let _due = feed.lane.due();
-    let mut removal =
+    let removal =
         abandon(presence.machine, &mut feed).expect("a presence may always leave its znode");
-    let ended = removal::run(&mut feed, &mut removal).await;
-    removal::after(&feed, removal, &ended, tracing::Span::current());
+    let ended = removal::run(&mut feed, removal, tracing::Span::current(), |_| {}).await;
     if has_left {
         news.send_replace(News::Over(Over::Left(match ended {
             Ended::Removed(released) => Ok(released),

@@ -3,6 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use tracing::Span;
 use zk_session::Client;
 use zk_session::SessionId;
 use zk_session::recipe::Session;
@@ -65,8 +66,8 @@ impl Drop for Markers {
         let lane = Session::of(&self.client).lane();
         lane.after_pause(Duration::ZERO, &first, async move |lane| {
             let mut feed = Feed::new(lane);
-            for mut removal in removals {
-                let _ended = removal::run(&mut feed, &mut removal).await;
+            for removal in removals {
+                removal::run(&mut feed, removal, Span::none(), |_| {}).await;
             }
         });
     }
