@@ -80,3 +80,27 @@ fn a_few_changes_are_read_one_by_one() {
         page::check_text("recipes/cache.md", row, &[reads as usize / 3]);
     });
 }
+
+#[test]
+fn a_quiet_cache_reads_one_znode_after_the_other() {
+    run_within(Duration::from_secs(600), async {
+        let world = World::new();
+        let client = world.client(1).await;
+        for path in ["/t", "/t/a", "/t/b"] {
+            world.server.admin_create(path, b"", None);
+        }
+        let mut cache = Cache::tree(&client, "/t").build().unwrap();
+        cache.complete().await.unwrap();
+        let before = cache.stats();
+        // Three rounds, each of which reads each znode, and the list of the root.
+        let rounds = Duration::from_secs(3 * 3 * 30);
+        tokio::time::timeout(rounds, cache.next()).await.expect_err("nothing changes");
+        let after = cache.stats();
+        let reads = after.reads - before.reads;
+        // The interval is up to a quarter longer.
+        assert!((8..=12).contains(&reads), "{reads} reads in {rounds:?}");
+        assert_eq!((after.requests - before.requests, after.gaps), (reads, before.gaps));
+        let row = "| idle, every 30 s | {} read of a znode in turn, and {} list |";
+        page::check_text("recipes/cache.md", row, &[1, 1]);
+    });
+}

@@ -1,11 +1,14 @@
 //! Caches that may not read something, or whose reply is too long: what is not known is not gone.
 
+use std::time::Duration;
+
 use zk_recipes::{Acl, Cache, CacheError, CacheEvent, Client, CreateMode, Permissions};
 use zk_tests::meter::Pace;
 use zk_tests::world::{World, run, sleep_ms};
+use zk_testserver::{ServerConfig, ServerVersion};
 
 use crate::basics::described;
-use crate::{refuse_persistent_watches, settle};
+use crate::{actual, refuse_persistent_watches, settle, shown};
 
 /// Forbids or permits everybody to read a znode and the list of its children.
 async fn set_readable(client: &Client, path: &str, is_readable: bool) {
@@ -193,4 +196,52 @@ fn a_path_that_does_not_exist_is_complete_and_missing() {
         cache.next().await.unwrap();
         assert!(!cache.is_missing());
     });
+}
+
+/// Servers of version 3.9 report no change to whoever may not read, and nothing when permissions change.
+/// The bound is a check of each znode, and a second more for the read of everything.
+#[test]
+fn a_cache_that_could_not_read_for_a_while_shows_all_that_it_has_missed() {
+    for is_back in [true, false] {
+        run(async {
+            let config = ServerConfig::default().version(ServerVersion::V3_9);
+            let world = World::with(config).pace(Pace::CALM.beside(2_000));
+            let client = world.client(1).await;
+            let paths = ["/t", "/t/a", "/t/a/x", "/t/a/y", "/t/b"];
+            for path in paths {
+                world.server.admin_create(path, b"old", None);
+            }
+            let mut cache = Cache::tree(&client, "/t").build().unwrap();
+            cache.complete().await.unwrap();
+            for path in paths {
+                set_readable(&client, path, false).await;
+            }
+            world.server.admin_delete("/t/a/x");
+            world.server.admin_set_data("/t/a/y", b"new");
+            world.server.admin_set_data("/t/b", b"new");
+            if is_back {
+                for path in ["/t", "/t/a", "/t/a/y", "/t/b"] {
+                    set_readable(&client, path, true).await;
+                }
+            }
+            // The first ones have not changed.
+            let checks = if is_back { 3 } else { 1 };
+            let bound = Duration::from_millis(37_500 * checks + 1_000);
+            let told = tokio::time::timeout(bound, async {
+                let event = cache.next().await.unwrap();
+                (matches!(event, CacheEvent::Gap), cache.complete().await)
+            });
+            let (is_gap, completed) = told.await.expect("it is told within the bound");
+            assert!(is_gap);
+            if is_back {
+                completed.unwrap();
+                assert_eq!(shown(&cache), actual(&world.server, "/t"));
+            } else {
+                let mut refused: Vec<_> = cache.unreadable().map(|(path, _)| &**path).collect();
+                refused.dedup();
+                assert_eq!(refused, ["/t", "/t/a", "/t/a/y", "/t/b"]);
+                assert!(completed.is_err());
+            }
+        });
+    }
 }

@@ -20,6 +20,8 @@ use super::event::{CacheEvent, CachedNode};
 use super::log::Log;
 use super::machine::{CacheMachine, Read, Source, operation};
 use super::stats::CacheStats;
+use crate::engine::feed::view;
+use crate::machine::{is_check_due, next_check};
 use crate::stream::stream;
 
 /// How long the cache waits after a server could not serve a read.
@@ -44,6 +46,10 @@ const EVENTS_MIN: usize = 1024;
 /// **Connection loss.** The cache survives lost connections and expired sessions. After each of them
 /// it reports [`CacheEvent::Gap`], reads everything again with a limited number of requests, reports
 /// the differences, and then [`CacheEvent::Complete`].
+///
+/// **Lost permissions.** Servers report no change to whoever may not read the znode, and tell nobody
+/// that permissions have changed. So the cache reads something again every 30 s, one znode after the
+/// other. If it is refused, or finds what no event has reported, it treats that as a gap.
 ///
 /// **Old servers.** Servers before 3.6 do not know persistent watches. The cache then uses watches
 /// on each znode and each list of children, which cost two requests per znode and no gaps.
@@ -77,6 +83,8 @@ pub struct Cache {
     resume_at: Option<Time>,
     /// When to read again what could not be read, and the pause before.
     retry: Option<(Time, Duration)>,
+    /// When to read something again although no event says that it has changed.
+    check_at: Time,
     log: Log,
     /// The stream has yielded why the cache has ended.
     has_ended: bool,
@@ -101,6 +109,7 @@ impl Cache {
         let lane = Session::of(&client).lane();
         let reads = BTreeMap::new();
         let (feed, log) = (Feed::Paused, Log::default());
+        let check_at = next_check(view(&lane));
         let mut cache = Self {
             client,
             machine,
@@ -109,9 +118,11 @@ impl Cache {
             reads,
             resume_at: None,
             retry: None,
+            check_at,
             log,
             has_ended: false,
         };
+        cache.lane.wake_at(check_at);
         cache.set_watch();
         cache
     }
@@ -392,7 +403,13 @@ impl Cache {
             self.retry = Some((now + pause, pause));
             self.machine.retry_unreadable();
         }
-        for at in self.resume_at.into_iter().chain(self.retry.map(|(at, _)| at)) {
+        let view = view(&self.lane);
+        if is_check_due(view, &mut self.check_at) {
+            self.check_at = next_check(view);
+            self.machine.check();
+        }
+        let retry_at = self.retry.map(|(at, _)| at);
+        for at in self.resume_at.into_iter().chain(retry_at).chain([self.check_at]) {
             self.lane.wake_at(at);
         }
     }

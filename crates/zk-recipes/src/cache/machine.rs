@@ -11,9 +11,11 @@
 //! the cache is incomplete until the read succeeds.
 //!
 //! With a persistent watch, the tree is listed only after a gap; between gaps, events name every
-//! new znode. With one-shot watches, each znode has one watch on its data and one on its list.
+//! new znode, and one of them after the other is read again ([`check`]). With one-shot watches, each
+//! znode has one watch on its data and one on its list.
 
 mod batch;
+mod check;
 mod read;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -21,14 +23,17 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use bytestring::ByteString;
-use jute_codec::{DataReply, ErrorCode, EventType, ReadOp, ReadResult, Request, Response};
+use jute_codec::{
+    DataReply, ErrorCode, EventType, NameList, ReadOp, ReadResult, Request, Response,
+};
 use zk_session::recipe::{Operation, WatchNumber};
 use zk_session::{OpError, Outcome, Stat, WatchMode};
 
 use self::batch::Batches;
 pub(super) use self::batch::operation;
+use self::check::Checks;
 pub(super) use self::read::Read;
-use self::read::{Progress, Work};
+use self::read::{Progress, Work, child};
 use super::error::CacheError;
 use super::event::{CacheEvent, CachedNode};
 use super::stats::CacheStats;
@@ -71,6 +76,7 @@ pub(super) struct CacheMachine {
     /// What could not be read although it exists.
     unreadable: Unreadable,
     batches: Batches,
+    checks: Checks,
     /// Number of paths whose work is deep.
     deep: usize,
     is_complete: bool,
@@ -98,6 +104,7 @@ impl CacheMachine {
             postponed: vec![],
             unreadable: Unreadable::default(),
             batches: Batches::default(),
+            checks: Checks::default(),
             deep: 0,
             is_complete: false,
             is_started: false,
@@ -202,6 +209,7 @@ impl CacheMachine {
         self.news.push_back(CacheEvent::Gap);
         self.is_complete = false;
         self.is_started = has_source;
+        self.checks.stop();
         // The events of deletions may be among those that were missed.
         for work in self.work.values_mut() {
             work.data.discard();
@@ -246,6 +254,7 @@ impl CacheMachine {
     }
 
     fn changed(&mut self, kind: EventType, path: &ByteString) {
+        self.checks.explain(path);
         match kind {
             EventType::NODE_DELETED => {
                 self.remove(path);
@@ -318,10 +327,14 @@ impl CacheMachine {
         let Read { path, aspect, .. } = read;
         let work = self.work.entry(path.clone()).or_default();
         let progress = std::mem::take(work.of(*aspect));
-        let (again, discard, is_late) = match progress {
+        let (again, discard, mut is_late) = match progress {
             Progress::InFlight { again, discard, is_late } => (again, discard, is_late),
             Progress::Idle | Progress::Queued => unreachable!("it was in flight"),
         };
+        if self.has_missed(read, &result) {
+            self.gap(false, true);
+            is_late = true;
+        }
         if discard || again {
             // Before the result, which may request the same.
             self.request(path, *aspect);
@@ -476,10 +489,7 @@ impl CacheMachine {
         self.readable(path, Aspect::List);
         let names: Vec<_> = names.iter().filter(|name| !is_marker(name)).collect();
         let is_deep = self.work.get(path).is_some_and(|work| work.is_deep);
-        let listed = |name: &ByteString| match &**path {
-            "/" => ByteString::from(format!("/{name}")),
-            path => ByteString::from(format!("{path}/{name}")),
-        };
+        let listed = |name: &ByteString| child(path, name);
         // A znode that is not in the list may be newer than the list, so it is read too.
         let mut children = self.children(path);
         children.extend(names.iter().copied().map(listed));
@@ -513,6 +523,7 @@ impl CacheMachine {
             self.work.get(path)
         {
             self.work.remove(path);
+            self.checks.explain(path);
         }
         self.note_complete();
     }

@@ -30,25 +30,29 @@ pub(crate) enum FeedEvent {
     Lapsed,
 }
 
+/// Returns what the lane knows of its session.
+pub(crate) fn view(lane: &Lane) -> SessionView {
+    let (status, now) = (lane.status(), lane.now());
+    let is_connected = status.state == SessionState::Connected;
+    SessionView {
+        now,
+        connection: is_connected.then_some(status.connection),
+        alive: status.is_alive(now).then_some(status.connection),
+        is_running_out: status.is_running_out(now),
+        lapses: status.lapses,
+        has_expired: status.state == SessionState::Expired,
+        has_left_session: status.has_left_session(),
+        seed: lane.seed(),
+    }
+}
+
 impl Feed {
     pub(crate) fn new(lane: Lane) -> Self {
         Self { lane, pending: None }
     }
 
     pub(crate) fn view(&self) -> SessionView {
-        let status = self.lane.status();
-        let now = self.lane.now();
-        let is_connected = status.state == SessionState::Connected;
-        SessionView {
-            now,
-            connection: is_connected.then_some(status.connection),
-            alive: status.is_alive(now).then_some(status.connection),
-            is_running_out: status.is_running_out(now),
-            lapses: status.lapses,
-            has_expired: status.state == SessionState::Expired,
-            has_left_session: status.has_left_session(),
-            seed: self.lane.seed(),
-        }
+        view(&self.lane)
     }
 
     /// Submits the machine's flight.

@@ -16,7 +16,7 @@ const LAYERED: &str = "crates/zk-recipes";
 /// Folders that use only these other ones, as the map says.
 pub(crate) const NARROW: &[(&str, &[&str])] = &[
     ("barrier", &["machine", "engine"]),
-    ("cache", &[]),
+    ("cache", &["machine", "engine"]),
     ("counter", &["machine", "engine", "shared_value"]),
     ("double_barrier", &["machine", "engine"]),
     ("engine", &["machine"]),

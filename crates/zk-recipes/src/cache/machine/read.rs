@@ -84,3 +84,11 @@ impl Work {
         }
     }
 }
+
+/// Returns the path of a child.
+pub(super) fn child(path: &str, name: &str) -> ByteString {
+    match path {
+        "/" => ByteString::from(format!("/{name}")),
+        path => ByteString::from(format!("{path}/{name}")),
+    }
+}

@@ -244,3 +244,116 @@ fn servers_that_do_not_know_the_operation_get_single_reads() {
     }
     assert_eq!(news(&mut machine).last().map(String::as_str), Some("complete"));
 }
+
+/// A cache of the root and two znodes below it, which is complete.
+fn of_two() -> CacheMachine {
+    let mut machine = machine();
+    for read in children(&mut machine, 2) {
+        machine.reply(&read, found(2, &read.path));
+    }
+    let second = machine.poll_read().expect("few reads are sent one by one");
+    machine.reply(&second, found(2, &second.path));
+    assert_eq!(news(&mut machine).last().map(String::as_str), Some("complete"));
+    machine
+}
+
+/// Answers the reads of a check. Returns what was read, and what was reported.
+fn checked(
+    machine: &mut CacheMachine,
+    answer: impl Fn(&Read) -> Result<Response, OpError>,
+) -> (Vec<String>, Vec<String>) {
+    machine.check();
+    let mut reads = Vec::new();
+    while let Some(read) = machine.poll_read() {
+        reads.push(format!("{:?} {}", read.aspect, read.path));
+        assert!(reads.len() < 20, "{reads:?}");
+        machine.reply(&read, answer(&read));
+    }
+    (reads, news(machine))
+}
+
+fn unchanged(read: &Read) -> Result<Response, OpError> {
+    match (&*read.path, read.aspect) {
+        ("/t", Aspect::Data) => {
+            let Ok(Response::GetData(mut root)) = found(1, "") else { unreachable!() };
+            root.stat.num_children = 2;
+            Ok(Response::GetData(root))
+        }
+        ("/t", Aspect::List) => Ok(Response::GetChildren(NameList::from_iter(["0", "1"]))),
+        _ => found(2, &read.path),
+    }
+}
+
+#[test]
+fn a_check_reads_one_znode_after_the_other_and_reports_nothing() {
+    let mut machine = of_two();
+    for reads in
+        [&["Data /t", "List /t"][..], &["Data /t/0"], &["Data /t/1"], &["Data /t", "List /t"]]
+    {
+        assert_eq!(
+            checked(&mut machine, unchanged),
+            (reads.iter().map(|it| it.to_string()).collect(), vec![])
+        );
+    }
+    assert_eq!((machine.stats().gaps, machine.is_complete()), (0, true));
+}
+
+#[test]
+fn a_check_that_finds_what_no_event_has_reported_reads_everything_again() {
+    let found_again = ["Data /t", "List /t", "Data /t/0", "Data /t/1"].map(str::to_owned);
+    let changes: [(&str, Aspect, Result<Response, OpError>, &str); 4] = [
+        ("/t", Aspect::List, Ok(Response::GetChildren(NameList::from_iter(["1"]))), "removed /t/0"),
+        ("/t/0", Aspect::Data, missing(), "removed /t/0"),
+        ("/t/0", Aspect::Data, found(9, "new"), "changed /t/0 new"),
+        ("/t/0", Aspect::Data, Err(OpError::server(ErrorCode::NO_AUTH)), "unreadable /t/0"),
+    ];
+    for (path, aspect, changed, told) in changes {
+        let mut machine = of_two();
+        let answer = |read: &Read| match (&*read.path, read.aspect) {
+            (at, of) if (at, of) == (path, aspect) => changed.clone(),
+            ("/t/0", _) if told.starts_with("removed") => missing(),
+            _ => unchanged(read),
+        };
+        if path == "/t/0" {
+            assert_eq!(
+                checked(&mut machine, answer).1,
+                Vec::<String>::new(),
+                "the root is the same"
+            );
+        }
+        let (reads, reported) = checked(&mut machine, answer);
+        assert!(found_again.iter().all(|read| reads.contains(read)), "{told}: {reads:?}");
+        assert_eq!(reported.first().map(String::as_str), Some("gap"), "{told}");
+        assert!(reported.contains(&told.to_owned()), "{told}: {reported:?}");
+        assert_eq!(machine.stats().gaps, 1);
+    }
+}
+
+#[test]
+fn a_check_during_which_an_event_comes_finds_nothing_that_was_missed() {
+    let mut machine = of_two();
+    checked(&mut machine, unchanged);
+    machine.check();
+    let check = machine.poll_read().expect("it is read again");
+    assert_eq!(&*check.path, "/t/0");
+    machine.event(CHANGED, &check.path);
+    machine.reply(&check, found(9, "new"));
+    let again = machine.poll_read().expect("it has changed since");
+    machine.reply(&again, found(9, "new"));
+    assert_eq!(news(&mut machine), ["changed /t/0 new"]);
+    // Nor does a child that is about to be read.
+    let (reads, told) = checked(&mut machine, unchanged);
+    assert_eq!((reads.len(), told.len()), (1, 0), "{reads:?}");
+    machine.check();
+    let root = machine.poll_read().expect("it is read again");
+    machine.reply(&root, unchanged(&root));
+    let list = machine.poll_read().expect("it has children");
+    machine.event(EventType::NODE_CREATED, &"/t/2".into());
+    let names = NameList::from_iter(["0", "1", "2"]);
+    machine.reply(&list, Ok(Response::GetChildren(names)));
+    assert_eq!(machine.stats().gaps, 0);
+    // No check begins before it was read.
+    machine.check();
+    let created = machine.poll_read().expect("it is new");
+    assert_eq!((&*created.path, machine.poll_read().is_none()), ("/t/2", true));
+}
