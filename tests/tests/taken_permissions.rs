@@ -1,9 +1,8 @@
 //! Whoever waits loses the permission to read what it waits for, without a word: servers tell nobody
 //! that permissions have changed, and from 3.8.4 and 3.9.2 on they report no change to those who may
 //! not read. For each call that waits and each stream, the wait goes on within a bound: it is refused,
-//! or it finds what it has waited for, at the latest when it may read again.
-//!
-//! A cache is missing: it cannot check each of its znodes.
+//! or it finds what it has waited for, at the latest when it may read again. A cache checks one znode
+//! after the other, and if it has missed something there, it reads all of them again.
 
 use std::fmt::Debug;
 use std::future::{Future, IntoFuture as _};
@@ -11,9 +10,9 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use zk_recipes::{
-    Acl, Barrier, Client, Counter, DoubleBarrier, Election, ExclusiveLock, FairLock, Group,
-    MultiLock, NamedLocks, Permissions, Presence, RwLock, Semaphore, SettledClient, SharedValue,
-    Tree, WorkQueue,
+    Acl, Barrier, Cache, CacheEvent, Client, Counter, DoubleBarrier, Election, ExclusiveLock,
+    FairLock, Group, MultiLock, NamedLocks, OpError, Permissions, Presence, RwLock, Semaphore,
+    SettledClient, SharedValue, Tree, WorkQueue,
 };
 use zk_tests::scene::{FIRST, SECOND, spawn};
 use zk_tests::world::{World, run, sleep_ms};
@@ -68,6 +67,8 @@ const WAITS: &[&str] = &[
     "znode",
     "leaders",
     "presence",
+    "cached znode",
+    "cached tree",
 ];
 
 async fn wait(name: &str, client: &Client, owner: &Client) -> Wait {
@@ -198,7 +199,34 @@ async fn wait(name: &str, client: &Client, owner: &Client) -> Wait {
                 async move { present.close().await },
             )
         }
+        "cached znode" => {
+            Tree::of(owner).ensure(path).await.expect("it may");
+            let mut cache = Cache::node(client, path).build().expect(LEGAL);
+            cache.complete().await.expect("it may read");
+            let owner = owner.clone();
+            let writing = async move { owner.set_data(path, "b", None).await };
+            Wait::new(async move { cache_told(cache).await }, writing)
+        }
+        "cached tree" => {
+            Tree::of(owner).ensure("/p/x/y").await.expect("it may");
+            let mut cache = Cache::tree(client, path).build().expect(LEGAL);
+            cache.complete().await.expect("it may read");
+            let owner = owner.clone();
+            let deleting = async move { owner.delete("/p/x/y", None).await };
+            Wait::new(async move { cache_told(cache).await }, deleting)
+        }
         _ => panic!("{name} has no scene"),
+    }
+}
+
+/// Waits until the cache shows another state, or says that it cannot.
+async fn cache_told(mut cache: Cache) -> Result<(), OpError> {
+    loop {
+        match cache.next().await.expect("the client lives") {
+            CacheEvent::Unreadable { error, .. } => return Err(error),
+            CacheEvent::Changed { .. } | CacheEvent::Removed { .. } => return Ok(()),
+            _ => {}
+        }
     }
 }
 
@@ -249,6 +277,109 @@ fn whoever_waits_for_what_it_may_no_longer_read_goes_on() {
                 let is_right = ended.is_ok() || (may_be_refused && is_refused);
                 assert!(is_right, "{case}: {ended:?}\n{}", world.trace());
                 drop(ending);
+            });
+        }
+    }
+}
+
+/// What somebody holds, without an event.
+struct Kept {
+    lost: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+fn kept(lost: impl Future<Output: Send> + Send + 'static) -> Kept {
+    Kept { lost: Box::pin(async move { drop(lost.await) }) }
+}
+
+/// Everything that lasts as long as a znode of its own.
+const HELD: &[&str] = &[
+    "fair lock",
+    "exclusive lock",
+    "reader",
+    "permit",
+    "leader",
+    "named lock",
+    "item",
+    "presence",
+    "member",
+];
+
+async fn hold(name: &str, client: &Client) -> Kept {
+    let path = "/p/x";
+    match name {
+        "fair lock" => {
+            let held = FairLock::new(client, path).expect(LEGAL).acquire().await.expect(FREE);
+            kept(async move { held.lost().await })
+        }
+        "exclusive lock" => {
+            let held = ExclusiveLock::new(client, path).expect(LEGAL).acquire().await.expect(FREE);
+            kept(async move { held.lost().await })
+        }
+        "reader" => {
+            let held = RwLock::new(client, path).expect(LEGAL).read().await.expect(FREE);
+            kept(async move { held.lost().await })
+        }
+        "permit" => {
+            let held = Semaphore::new(client, path, 2).expect(LEGAL).acquire().await.expect(FREE);
+            kept(async move { held.lost().await })
+        }
+        "leader" => {
+            let held = Election::new(client, path).expect(LEGAL).campaign().await.expect(FREE);
+            kept(async move { held.lost().await })
+        }
+        "named lock" => {
+            let locks = NamedLocks::builder(client, path).expect(LEGAL).build().expect(LEGAL);
+            let held = locks.lock("a").expect(LEGAL).acquire().await.expect(FREE);
+            kept(async move { held.lost().await })
+        }
+        "item" => {
+            let queue = WorkQueue::new(client, path).expect(LEGAL);
+            queue.put("a").await.expect("it may");
+            let held = queue.take().await.expect("an item");
+            kept(async move { held.lost().await })
+        }
+        "presence" => {
+            let presence = Presence::builder(client, path).expect(LEGAL);
+            let mut present = presence.begin("").await.expect(FREE);
+            let first = present.state();
+            kept(async move { while present.changed().await == first {} })
+        }
+        "member" => {
+            let group = Group::new(client, path).expect(LEGAL);
+            let mut member = group.join("a", "").await.expect(FREE);
+            let first = member.state();
+            kept(async move { while member.changed().await == first {} })
+        }
+        _ => panic!("{name} has no scene"),
+    }
+}
+
+/// Somebody takes the permission to read the own znode of whoever holds something, and deletes it.
+#[test]
+fn whoever_holds_what_it_may_no_longer_read_hears_of_its_loss() {
+    for version in [ServerVersion::V3_5, ServerVersion::V3_8, ServerVersion::V3_9] {
+        for name in HELD {
+            run(async {
+                let world = World::with(ServerConfig::default().version(version));
+                let identity = |builder: zk_recipes::ClientBuilder| builder.auth("digest", "a:b");
+                let owner = world.client_with(SECOND, identity).await;
+                let client = world.client(FIRST).await;
+                Tree::of(&owner).ensure(ROOT).await.expect("it may");
+                let Kept { lost } = hold(name, &client).await;
+                let lost = spawn(lost);
+                sleep_ms(2_000).await;
+                protect(&world, &owner, &hidden()).await;
+                sleep_ms(1_000).await;
+                let own = world.server.ephemerals().into_iter();
+                let own: Vec<_> =
+                    own.filter(|(_, session)| Some(*session) == client.session_id()).collect();
+                assert!(!own.is_empty(), "{name}: nothing is held");
+                assert!(!lost.is_finished(), "{name}: nothing was deleted");
+                for (path, _) in own {
+                    assert!(world.server.admin_delete(&path), "{name}: {path}");
+                }
+                sleep_ms(BOUND.as_millis() as u64).await;
+                assert!(lost.is_finished(), "{name}, {version:?}: it hears of nothing");
             });
         }
     }

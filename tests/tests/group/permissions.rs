@@ -81,7 +81,7 @@ fn a_check_that_finds_nothing_new_reads_nothing() {
             assert!(watch.next_within(CHECKED).await.is_err());
             let sent = sent_since(&world, &client);
             assert_eq!(sent, [OpCode::EXISTS]);
-            let row = "| an idle member; an idle watch | nothing; {} test every 30 s |";
+            let row = "| an idle member or watch | {} test every 30 s |";
             page::check_text("recipes/group.md", row, &[sent.len()]);
             assert!(watch.next_within(CHECKED).await.is_err());
             assert_eq!(sent_since(&world, &client), [OpCode::EXISTS]);

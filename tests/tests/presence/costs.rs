@@ -11,7 +11,7 @@ const CREATE: OpCode = OpCode::CREATE2;
 const TEST: OpCode = OpCode::EXISTS;
 
 #[test]
-fn each_step_is_one_flight_and_idle_hours_cost_nothing() {
+fn each_step_is_one_flight_and_idle_hours_cost_a_test_every_30_s() {
     run(async {
         let world = World::new();
         create_parent(&world);
@@ -28,7 +28,9 @@ fn each_step_is_one_flight_and_idle_hours_cost_nothing() {
             page::check_round_trips("recipes/presence.md", row, 1, &sent);
         }
         sleep_ms(100_000).await;
-        assert!(sent_since(&world, &client).is_empty());
+        let idle = sent_since(&world, &client);
+        assert_eq!(idle, [TEST; 3]);
+        page::check_text("recipes/presence.md", "| idle | {} test every 30 s |", &[idle.len() / 3]);
         assert!(world.server.admin_delete(PATH));
         sleep_ms(1_000).await;
         assert_eq!(sent_since(&world, &client), [CREATE, TEST], "after a deletion");

@@ -64,7 +64,7 @@ fn a_begin_that_keeps_trying_is_present_at_once_when_the_path_is_free() {
             assert!(sent.iter().all(|op| *op == OpCode::EXISTS), "{sent:?}");
             // Each interval is up to a quarter longer.
             assert!((600 / 30 * 4 / 5..=600 / 30).contains(&sent.len()), "{}", sent.len());
-            let row = "| idle | nothing; {} read every {} s while the path is taken |";
+            let row = "| idle | {} test every {} s |";
             zk_tests::page::check_text("recipes/presence.md", row, &[1, 30]);
             assert!(!beginning.is_finished());
             assert!(world.server.admin_delete(PATH));

@@ -7,7 +7,8 @@
 //!    If another session has it, or the znode is not ephemeral, wait too, or end. Test the znode
 //!    every 30 s in case the watch was lost, or may not report the deletion.
 //! 3. While the znode exists, write its data when the owner changes them, at the version that was
-//!    seen last.
+//!    seen last. Test it every 30 s, because its deletion is not reported if somebody has taken the
+//!    permission to read it.
 //! 4. If the znode is deleted although the session lives, continue with 1: at once if the profile
 //!    says so and this has not happened lately, and otherwise after a pause. The pauses grow if this
 //!    happens again soon.
@@ -36,7 +37,7 @@ use crate::lock::recipe::LockRemoval as _;
 use crate::machine::directory::{Directory, Round};
 use crate::machine::{
     Answer, Answers, Failure, Input, Leaving, Machine, Needs, PAUSE, Pauses, SessionView, Step,
-    WatchNumber, WatchNumbers, barrier, create, flight, next_check, parent, spread,
+    WatchNumber, WatchNumbers, barrier, create, flight, is_check_due, next_check, parent, spread,
     watch_existence, write,
 };
 use crate::presence::machine::obstacle::Obstacle;
@@ -71,6 +72,8 @@ pub(crate) struct Keep {
     version: Version,
     watch: Option<WatchNumber>,
     watches: WatchNumbers,
+    /// When to test the znode although no event says that it has changed.
+    check_at: Time,
     /// The outcome of a create is open.
     is_undecided: bool,
     /// The outcome of a create of this session was open at some time.
@@ -133,6 +136,7 @@ impl Keep {
             version: Version(0),
             watch: None,
             watches: WatchNumbers::default(),
+            check_at: Time::default(),
             is_undecided: false,
             is_tainted: false,
             has_joined: false,
@@ -198,7 +202,7 @@ impl Keep {
                     | Answer::SessionEnded
                     | Answer::Unknown { .. } => self.watch = None,
                 }
-                self.joined(&created.stat)
+                self.joined(view, &created.stat)
             }
             Answer::Refused(OpError::Server { code: ErrorCode::NODE_EXISTS, .. }) => {
                 self.looked(view, look)
@@ -251,7 +255,7 @@ impl Keep {
     fn found(&mut self, view: SessionView, stat: &Stat) -> KeepStep {
         let owner = stat.ephemeral_owner;
         match self.czxid {
-            Some(czxid) if czxid == stat.czxid => self.joined(stat),
+            Some(czxid) if czxid == stat.czxid => self.joined(view, stat),
             // Another session has the name already, or another presence of this client.
             Some(_) => self.was_deleted(view),
             None if self.is_undecided && self.session == Some(owner) => {
@@ -259,7 +263,7 @@ impl Keep {
                 // data are written again.
                 self.stored = (stat.version == Version(0)).then_some(self.sent);
                 self.joined_at = view.now;
-                self.joined(stat)
+                self.joined(view, stat)
             }
             None => {
                 self.is_undecided = false;
@@ -292,7 +296,7 @@ impl Keep {
         self.wait()
     }
 
-    fn joined(&mut self, stat: &Stat) -> KeepStep {
+    fn joined(&mut self, view: SessionView, stat: &Stat) -> KeepStep {
         self.czxid = Some(stat.czxid);
         self.ctime = stat.ctime;
         self.version = stat.version;
@@ -300,11 +304,11 @@ impl Keep {
         self.has_joined = true;
         self.directory = Directory::default();
         self.obstacle = None;
-        self.settle()
+        self.settle(view)
     }
 
     /// Completes what is left to do for a znode that exists: its watch and its data.
-    fn settle(&mut self) -> KeepStep {
+    fn settle(&mut self, view: SessionView) -> KeepStep {
         if self.watch.is_none() {
             return self.look();
         }
@@ -316,7 +320,8 @@ impl Keep {
             self.accepted = self.wanted.clone();
         }
         self.state = State::Present;
-        Step::Wait(None)
+        self.check_at = next_check(view);
+        self.wait()
     }
 
     fn is_unsettled(&self) -> bool {
@@ -358,7 +363,7 @@ impl Keep {
                 // The znode has the data that were accepted last, as far as this client knows.
                 self.stored = Some(self.generation);
                 self.watch = None;
-                self.settle()
+                self.settle(view)
             }
             Answer::SessionEnded => self.session_ended(view),
             Answer::Unknown { .. } => self.probe(),
@@ -576,10 +581,10 @@ impl Keep {
         Step::Wait(match self.state {
             State::Rejoining(until) => until,
             State::Waiting(until) | State::Hindered(until) => Some(until),
+            State::Present => Some(self.check_at),
             State::Idle
             | State::Creating
             | State::MakingDirectory
-            | State::Present
             | State::Writing
             | State::Looking
             | State::Probing
@@ -592,10 +597,10 @@ impl Machine for Keep {
     type Output = Fate;
 
     /// Can be called again after the data were changed.
-    fn start(&mut self, _: SessionView) -> KeepStep {
+    fn start(&mut self, view: SessionView) -> KeepStep {
         match self.state {
             State::Idle => self.create(),
-            State::Present => self.settle(),
+            State::Present => self.settle(view),
             State::Creating
             | State::MakingDirectory
             | State::Waiting(_)
@@ -626,6 +631,7 @@ impl Machine for Keep {
             (State::Hindered(_), Input::Suspended) => self.go_on(),
             (State::Hindered(until), Input::Timer) if until <= view.now => self.go_on(),
             (State::Waiting(until), Input::Timer) if until <= view.now => self.look(),
+            (State::Present, Input::Timer) if is_check_due(view, &mut self.check_at) => self.look(),
             (_, Input::Watch { watch, kind }) => self.event(view, watch, kind),
             (_, _) => self.wait(),
         }
