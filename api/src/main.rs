@@ -1,8 +1,8 @@
 //! Prints the public API of a crate, one item per line, from the JSON that rustdoc has written.
 //!
 //! The listing leaves out blanket implementations and those of auto traits. The derived ones follow
-//! at the end, in one line per type, such as `derived zk_recipes::LockState: Clone, Debug`. `.ci/api`
-//! compares the listing with the snapshot in this folder.
+//! at the end, in one line per type, such as `derived zk_recipes::LockState: Clone, Debug`, and then
+//! what other threads may not have, such as `lacking zk_recipes::Cache: Sync`. `.ci/api` compares the listing with the snapshot in this folder.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::{env, error::Error, ffi::OsStr, process::ExitCode};
@@ -29,7 +29,9 @@ fn main() -> ExitCode {
 
 fn list() -> Result<String, Box<dyn Error>> {
     let path = env::args_os().nth(1).ok_or("usage: zk-api RUSTDOC.json")?;
-    let (listed, whole) = (api(&path, true)?, api(&path, false)?);
+    let listed = api(builder(&path).omit_auto_derived_impls(true))?;
+    let whole = api(builder(&path))?;
+    let with_auto = api(builder(&path).omit_auto_trait_impls(false))?;
     let known: HashSet<String> = listed.items().map(ToString::to_string).collect();
     let derived = whole.items().map(ToString::to_string).filter(|item| !known.contains(item));
     let mut types: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
@@ -41,15 +43,25 @@ fn list() -> Result<String, Box<dyn Error>> {
     let derived = types.into_iter().map(|(of, traits)| {
         format!("derived {of}: {}\n", traits.into_iter().collect::<Vec<_>>().join(", "))
     });
-    Ok(listed.to_string() + &derived.collect::<String>())
+    let lacking = with_auto.items().filter_map(|item| lacking(&item.to_string()));
+    let lacking: BTreeSet<String> = lacking.collect();
+    Ok(listed.to_string() + &derived.collect::<String>() + &lacking.into_iter().collect::<String>())
 }
 
-fn api(path: &OsStr, omits_derived: bool) -> Result<PublicApi, Box<dyn Error>> {
-    let builder = Builder::from_rustdoc_json(path)
-        .omit_blanket_impls(true)
-        .omit_auto_trait_impls(true)
-        .omit_auto_derived_impls(omits_derived);
+fn builder(path: &OsStr) -> Builder {
+    Builder::from_rustdoc_json(path).omit_blanket_impls(true).omit_auto_trait_impls(true)
+}
+
+fn api(builder: Builder) -> Result<PublicApi, Box<dyn Error>> {
     Ok(builder.build()?)
+}
+
+/// Returns a line for `impl !core::marker::Sync for zk_session::Op<T>`.
+fn lacking(item: &str) -> Option<String> {
+    let (implemented, of) = item.strip_prefix("impl")?.split_once(" for ")?;
+    let lacking = implemented.rsplit('!').next().filter(|it| it.len() < implemented.len())?;
+    let name = lacking.rsplit("::").next().filter(|it| ["Send", "Sync"].contains(it))?;
+    Some(format!("lacking {of}: {name}\n"))
 }
 
 /// Returns the trait without its modules, and the type, of a line such as

@@ -75,7 +75,7 @@ pub enum Action {
     /// The server closes the connection after this many bytes of the reply or event, including its
     /// length prefix.
     CutAtReplyByte(usize),
-    /// The session expires. The request is not processed, and the event is not delivered.
+    /// The session expires, and the request is not processed, or the event not delivered.
     Expire,
     /// The server sends nothing on this connection for this long, starting with this reply or
     /// event. It still processes requests until 4 MiB of output are queued.

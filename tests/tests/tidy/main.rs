@@ -18,6 +18,7 @@ mod operations;
 mod options;
 mod questions;
 mod recipes;
+mod sentences;
 mod signatures;
 mod text;
 mod tree_rules;
@@ -86,7 +87,9 @@ fn the_types_are_those_of_the_snapshots() {
     let pages = signatures::pages(&files);
     let all: String = pages.iter().map(|(_, text)| &**text).collect();
     for line in [
-        "\nstruct Leased\n    ack(self) -> Call<(), WorkQueueError>\n",
+        "\nstruct Leased\n    // An item of a `WorkQueue` that this taker has, and no other.\n",
+        "\n    ack(self) -> Call<(), WorkQueueError>\n        // ",
+        "\n    contenders(&self) -> Call<Vec<Contender>, LockError> // K: Fair, Lead, Permit, Read, Write\n",
         "\n    Blocked { item: String, reason: BlockReason }\n",
         "\n    LeaseLost(LostReason)\n",
         "\n    Lock<Permit>::set_permits(&mut self, u32) -> ScopedCall<'_, (), LockError>\n",

@@ -15,6 +15,8 @@ const QUESTIONS: &str = include_str!("questions.txt");
 
 /// The page of the recipes that is about all of them.
 const OVERVIEW: &str = "recipes/overview.md";
+/// The folder that `book.toml` excludes from the search: the pages with all types have each word.
+const NOT_SEARCHED: &str = "signatures/";
 /// How many results a reader looks at.
 const RESULTS_MAX: usize = 5;
 
@@ -44,7 +46,9 @@ fn unanswered_of(questions: &str, files: &[File]) -> Vec<String> {
     let guide = BOOKS.last().expect("there is a guide");
     let others: Vec<&&str> = BOOKS.iter().filter(|book| *book != guide).collect();
     let is_page = |path: &str| {
-        path.ends_with(".md") && !path.ends_with("SUMMARY.md") && path.starts_with(guide)
+        path.ends_with(".md")
+            && !path.ends_with("SUMMARY.md")
+            && path.strip_prefix(guide).is_some_and(|page| !page.starts_with(NOT_SEARCHED))
     };
     let pages = files.iter().filter(|file| {
         is_page(&file.path) && !others.iter().any(|book| file.path.starts_with(**book))

@@ -2,12 +2,13 @@
 //!
 //! A line of a snapshot is an item with its whole path, such as
 //! `pub fn zk_recipes::WorkQueue::length(&self) -> zk_recipes::Call<usize, zk_recipes::WorkQueueError>`.
-//! On the page, it is a line in the block of its type, and no path has modules.
+//! On the page, it is a line in the block of its type, and no path has modules. The first sentence of
+//! its documentation follows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use super::{File, listings::text};
+use super::{File, listings::text, sentences::sentences};
 
 /// A page, what it is about, and its snapshot.
 struct Page {
@@ -15,6 +16,8 @@ struct Page {
     title: &'static str,
     about: &'static str,
     snapshot: &'static str,
+    /// The crate whose documentation says what the types do.
+    source: &'static str,
 }
 
 const PAGES: &[Page] = &[
@@ -23,18 +26,21 @@ const PAGES: &[Page] = &[
         title: "Recipe types",
         about: "`zk_recipes` also exports [types of the client](client.md). The kinds of locks, such as `Fair`, and the traits that bound them are in `zk_recipes::kind`.",
         snapshot: RECIPES,
+        source: "crates/zk-recipes",
     },
     Page {
         path: "docs/signatures/client.md",
         title: "Client types",
         about: "`zk_recipes` exports them, but those with `zk_session::` only as `zk_recipes::zk_session::…`.",
         snapshot: CLIENT,
+        source: "crates/zk-session",
     },
     Page {
         path: "docs/signatures/testserver.md",
         title: "Test server types",
-        about: "They are in the crate `zk_testserver`.",
+        about: "They are in the crate `zk_testserver`. `ErrorCode`, `EventType`, `OpCode`, `SessionId`, `Version` and `Zxid` are those of the client. Its `Stat` is another type than this one, which has the numbers of the protocol.",
         snapshot: TEST_SERVER,
+        source: "crates/zk-testserver",
     },
 ];
 /// The snapshot with the recipes, and with what they export.
@@ -45,6 +51,7 @@ const CLIENT: &str = "api/zk-session.txt";
 const TEST_SERVER: &str = "api/zk-testserver.txt";
 /// The snapshot with the types that the client and the test server take from the codec.
 const CODEC: &str = "api/jute-codec.txt";
+const CODEC_SOURCE: &str = "crates/jute-codec";
 
 /// Modules for authors of recipes, whom the internals address.
 const FOR_AUTHORS: &[&str] = &["recipe", "kind"];
@@ -73,11 +80,22 @@ const COLUMNS: usize = 96;
 /// What a type has.
 #[derive(Default)]
 struct Type {
-    lines: Vec<(Rank, String)>,
+    lines: Vec<Line>,
     /// The fields of each variant that has some.
     fields: BTreeMap<String, Vec<String>>,
     /// Those of the traits that are [shown](SHOWN).
     traits: BTreeSet<String>,
+    /// Traits that most types have, and this one does not.
+    lacking: BTreeSet<String>,
+}
+
+/// A line in the block of a type.
+#[derive(Clone, Eq, Ord, PartialEq, PartialOrd)]
+struct Line {
+    rank: Rank,
+    text: String,
+    /// The name of a member, as in its source; empty for the type.
+    name: String,
 }
 
 /// The place of a line in the block of its type.
@@ -105,8 +123,8 @@ fn written(page: &Page, files: &[File]) -> String {
         types.append(&mut self::types(text(files, CODEC), &|name| exported.contains(name)));
         let by_recipes = self::exported(text(files, RECIPES));
         for (name, it) in types.iter_mut().filter(|(name, _)| !by_recipes.contains(name.as_str())) {
-            for (_, line) in it.lines.iter_mut().filter(|(rank, _)| *rank == Rank::Declaration) {
-                *line = line.replacen(name, &format!("zk_session::{name}"), 1);
+            for line in it.lines.iter_mut().filter(|it| it.rank == Rank::Declaration) {
+                line.text = line.text.replacen(name, &format!("zk_session::{name}"), 1);
             }
         }
     }
@@ -116,9 +134,13 @@ fn written(page: &Page, files: &[File]) -> String {
         types.append(&mut self::types(text(files, CODEC), &is_only_here));
     }
     // What all functions have that implement a trait has no type.
-    types.retain(|_, it| it.lines.iter().any(|(rank, _)| *rank == Rank::Declaration));
+    types.retain(|_, it| it.lines.iter().any(|line| line.rank == Rank::Declaration));
+    let mut known = sentences(files, page.source);
+    for (member, sentence) in sentences(files, CODEC_SOURCE) {
+        known.entry(member).or_insert(sentence);
+    }
     let mut page_text = format!(
-        "# {}\n\nWhat each public type has; rustdoc (`cargo doc --open`) says what it does.\n{}\n",
+        "# {}\n\nWhat each public type has, with the first sentence of its documentation; rustdoc (`cargo doc --open`) has the rest.\nAll are `Send` and `Sync`, but for those with a line that says `not`.\n{}\n",
         page.title, page.about
     );
     let functions = functions(snapshot);
@@ -127,21 +149,33 @@ fn written(page: &Page, files: &[File]) -> String {
         functions.iter().for_each(|line| page_text.push_str(&wrapped(line)));
         page_text.push_str("```\n");
     }
-    for it in types.into_values() {
+    for (name, it) in types {
         // Headings would be found before the pages that explain something.
         page_text.push_str("\n```text\n");
-        for (rank, line) in it.lines {
-            let fields = it.fields.get(&line).map(|fields| fields.join(", "));
-            let line = match fields {
-                Some(fields) => format!("{line} {{ {fields} }}"),
-                None => line,
+        for line in it.lines {
+            let fields = it.fields.get(&line.text).map(|fields| fields.join(", "));
+            let text = match fields {
+                Some(fields) => format!("{} {{ {fields} }}", line.text),
+                None => line.text,
             };
+            let rank = line.rank;
             let indent = if rank == Rank::Declaration { "" } else { "    " };
-            page_text.push_str(&wrapped(&format!("{indent}{line}")));
+            page_text.push_str(&wrapped(&format!("{indent}{text}")));
+            let defaults = if line.name.is_empty() { "<>" } else { "" };
+            for name_in_source in [line.name.as_str(), defaults] {
+                let key = (name.clone(), name_in_source.to_owned());
+                let of_type = rank == Rank::Declaration || !name_in_source.is_empty();
+                if let Some(sentence) = known.get(&key).filter(|_| of_type) {
+                    page_text.push_str(&comment(&format!("{indent}    "), sentence));
+                }
+            }
         }
         if !it.traits.is_empty() {
             let traits = it.traits.into_iter().collect::<Vec<_>>().join(" + ");
             page_text.push_str(&wrapped(&format!("    impl {traits}")));
+        }
+        for lacking in it.lacking {
+            page_text.push_str(&format!("    not {lacking}\n"));
         }
         page_text.push_str("```\n");
     }
@@ -176,6 +210,8 @@ fn kinds(snapshot: &str, implementation: &str) -> Option<String> {
         snapshot.lines().filter_map(|line| line.strip_prefix(&marker)).map(short).collect()
     };
     let bound = implementation.strip_prefix("impl<K: ")?.split_once("> ")?.0;
+    // `Queued<Profile = …>` is a condition of the implementation only.
+    let bound = bound.split('<').next()?;
     let (kinds, all) = (kinds_with(bound), kinds_with("zk_recipes::kind::Kind"));
     (kinds.len() < all.len()).then(|| kinds.into_iter().collect::<Vec<_>>().join(", "))
 }
@@ -197,6 +233,16 @@ fn types(snapshot: &str, is_wanted: &dyn Fn(&str) -> bool) -> BTreeMap<String, T
         if line.starts_with("impl") {
             of_some = kinds(snapshot, line);
         }
+        if let Some((of, lacking)) =
+            line.strip_prefix("lacking ").and_then(|it| it.split_once(": "))
+        {
+            let name = segments(&of[..end_of_path(of)]).pop().unwrap_or_default();
+            let name = name.split('<').next().unwrap_or_default();
+            if let Some(of_type) = types.get_mut(name) {
+                of_type.lacking.insert(lacking.to_owned());
+            }
+            continue;
+        }
         if let Some((of, traits)) = implemented(line) {
             let segments = segments(&of[..end_of_path(of)]);
             let name = segments.last().and_then(|own| own.split('<').next()).unwrap_or_default();
@@ -207,7 +253,11 @@ fn types(snapshot: &str, is_wanted: &dyn Fn(&str) -> bool) -> BTreeMap<String, T
                 let from = traits.iter().filter_map(|it| it.strip_prefix("From<"));
                 let from =
                     from.map(|it| format!("from({}) -> Self", short(it.trim_end_matches('>'))));
-                of_type.lines.extend(from.map(|line| (Rank::Rest, line)));
+                of_type.lines.extend(from.map(|text| Line {
+                    rank: Rank::Rest,
+                    text,
+                    name: "from".to_owned(),
+                }));
             }
             continue;
         }
@@ -236,8 +286,8 @@ fn types(snapshot: &str, is_wanted: &dyn Fn(&str) -> bool) -> BTreeMap<String, T
         let rest = short(rest);
         match names {
             [own] => {
-                let line = format!("{mark}{kind}{}{rest}", short(own));
-                of_type.lines.push((Rank::Declaration, line));
+                let text = format!("{mark}{kind}{}{rest}", short(own));
+                of_type.lines.push(Line { rank: Rank::Declaration, text, name: String::new() });
             }
             [_, variant, field] if kind.is_empty() => {
                 of_type
@@ -252,11 +302,12 @@ fn types(snapshot: &str, is_wanted: &dyn Fn(&str) -> bool) -> BTreeMap<String, T
                 let is_rest = kind == "type " || member == ["from"];
                 let rank = if is_rest { Rank::Rest } else { Rank::Member };
                 let kind = if kind == "fn " { "" } else { kind };
-                let mut line = format!("{kind}{owner}{}{rest}", short(&member.join("::")));
+                let mut text = format!("{kind}{owner}{}{rest}", short(&member.join("::")));
                 if let Some(kinds) = of_some.as_ref().filter(|_| rank == Rank::Member) {
-                    write!(line, " // K: {kinds}").expect("a string grows");
+                    write!(text, " // K: {kinds}").expect("a string grows");
                 }
-                of_type.lines.push((rank, line));
+                let name = member.join("::");
+                of_type.lines.push(Line { rank, text, name });
             }
             [] => {}
         }
@@ -264,7 +315,7 @@ fn types(snapshot: &str, is_wanted: &dyn Fn(&str) -> bool) -> BTreeMap<String, T
     for it in types.values_mut() {
         let mut seen = BTreeSet::new();
         it.lines.retain(|line| seen.insert(line.clone()));
-        it.lines.sort_by_key(|(rank, _)| *rank);
+        it.lines.sort_by_key(|line| line.rank);
     }
     types
 }
@@ -366,5 +417,20 @@ fn wrapped(line: &str) -> String {
         rest = format!("        {}", rest[at..].trim_start());
     }
     writeln!(text, "{rest}").expect("a string grows");
+    text
+}
+
+/// Returns a comment on lines of its own.
+fn comment(indent: &str, sentence: &str) -> String {
+    let mut text = String::new();
+    let mut line = format!("{indent}//");
+    for word in sentence.split_whitespace() {
+        if line.chars().count() + word.chars().count() >= COLUMNS {
+            writeln!(text, "{line}").expect("a string grows");
+            line = format!("{indent}//");
+        }
+        write!(line, " {word}").expect("a string grows");
+    }
+    writeln!(text, "{line}").expect("a string grows");
     text
 }
