@@ -31,7 +31,7 @@ pub struct Leader {
     /// The data of its znode, which identifies the leader to people and, if the candidates are
     /// built with an [`identity`](crate::LockBuilder::identity) such as an address, to programs.
     pub identity: Bytes,
-    /// The fencing token of its leadership. Each later leader has a greater token.
+    /// The fencing token of its leadership, as its guard has it. Each later leader has a greater token.
     pub fencing_token: FencingToken,
     /// Path of its znode.
     pub path: String,

@@ -57,7 +57,7 @@ pub struct Znode {
 /// How a release ended.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Released {
-    /// Another client had already deleted the znode.
+    /// Another client had already deleted the znode, and no reply to a delete was lost.
     AlreadyGone,
     /// The session ended, which deleted the znode.
     EndedWithSession,
