@@ -225,7 +225,7 @@ async fn cache_told(mut cache: Cache) -> Result<(), OpError> {
         match cache.next().await.expect("the client lives") {
             CacheEvent::Unreadable { error, .. } => return Err(error),
             CacheEvent::Changed { .. } | CacheEvent::Removed { .. } => return Ok(()),
-            _ => {}
+            CacheEvent::Added { .. } | CacheEvent::Complete | CacheEvent::Gap | _ => {}
         }
     }
 }

@@ -20,6 +20,7 @@ pub(crate) fn sentences(files: &[File], folder: &str) -> Sentences {
     found
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "no other items have members with a page")]
 fn collect(items: &[syn::Item], found: &mut Sentences) {
     for item in items {
         match item {
@@ -82,12 +83,12 @@ fn note_defaults(found: &mut Sentences, of: &syn::Ident, generics: &syn::Generic
 }
 
 fn note(found: &mut Sentences, of: &syn::Ident, name: &str, attributes: &[syn::Attribute]) {
-    let lines = attributes.iter().filter_map(|attribute| match &attribute.meta {
-        syn::Meta::NameValue(it) if it.path.is_ident("doc") => match &it.value {
-            syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. }) => Some(text.value()),
-            _ => None,
-        },
-        _ => None,
+    let lines = attributes.iter().filter_map(|attribute| {
+        let syn::Meta::NameValue(it) = &attribute.meta else { return None };
+        let syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. }) = &it.value else {
+            return None;
+        };
+        it.path.is_ident("doc").then(|| text.value())
     });
     if let Some(sentence) = first_sentence(lines) {
         found.entry((of.to_string(), name.to_owned())).or_insert(sentence);

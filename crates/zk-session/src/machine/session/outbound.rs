@@ -214,11 +214,14 @@ impl SessionMachine {
 
     /// Sends what has waited for the reply to a request that was in flight alone.
     pub(super) fn send_postponed(&mut self, Postponed { requests, has_ping }: Postponed) {
+        if self.is_closing {
+            // The close is the last request of its connection.
+            return;
+        }
         for request in requests {
             self.renew_watches(request);
         }
-        // A close has stopped the pings.
-        if has_ping && !self.is_closing {
+        if has_ping {
             self.ping();
         }
         self.send_auth_changes();
