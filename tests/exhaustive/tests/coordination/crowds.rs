@@ -330,6 +330,9 @@ const TAKE_MAX: u64 = 13;
 /// are 25 KB on average. All of them share the list of the items.
 const LISTED_MAX: u64 = 30_000;
 
+/// Tests of a znode of its own, in three minutes: one every 30 s.
+pub(crate) const TESTS_MAX: u64 = 6;
+
 #[test]
 fn hundreds_of_members_and_watches_on_one_connection() {
     const MEMBERS: usize = 500;
@@ -356,7 +359,8 @@ fn hundreds_of_members_and_watches_on_one_connection() {
         let watching = crowd_of(WATCHES, |_| follow(MEMBERS, true)(group(&stage.other).watch()));
         let (watches, _) = stage.join(watching).await;
         let watched = stage.requests().await;
-        assert_eq!(stage.idle().await, 0, "members and watches cost nothing");
+        let idle = stage.idle().await;
+        assert!(idle <= TESTS_MAX * MEMBERS as u64, "{idle}: each member tests its znode");
         let mut following: JoinSet<_> = watches.into_iter().map(follow(MEMBERS, false)).collect();
         let leaving: JoinSet<_> = members.into_iter().map(|member| member.leave()).collect();
         let (left, time) = stage.join(leaving).await;
