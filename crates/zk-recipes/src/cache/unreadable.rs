@@ -36,6 +36,10 @@ impl Unreadable {
         self.0.len()
     }
 
+    pub(super) fn contains(&self, path: &ByteString, aspect: Aspect) -> bool {
+        !self.0.is_empty() && self.0.contains_key(&(path.clone(), aspect))
+    }
+
     pub(super) fn places(&self) -> impl Iterator<Item = (&ByteString, Aspect)> {
         self.0.keys().map(|(path, aspect)| (path, *aspect))
     }

@@ -53,12 +53,8 @@ impl CacheMachine {
         let last = self.checks.last.clone();
         let after = last.map_or(Bound::Unbounded, Bound::Excluded);
         let mut next = self.nodes.range((after, Bound::Unbounded)).map(|(path, _)| path);
-        let next = next.find(|path| !self.is_unreadable(path, Aspect::Data));
+        let next = next.find(|path| !self.unreadable.contains(path, Aspect::Data));
         next.unwrap_or(&self.root).clone()
-    }
-
-    fn is_unreadable(&self, path: &ByteString, aspect: Aspect) -> bool {
-        self.unreadable.places().any(|place| place == (path, aspect))
     }
 
     /// Returns whether the result of a read shows that a change was not reported.
@@ -74,13 +70,14 @@ impl CacheMachine {
                 let is_same = known == Some((stat.czxid, stat.mzxid));
                 let is_inner = self.depth(path).is_some_and(|depth| depth < self.limits.depth);
                 let is_leaf = stat.num_children == 0 && self.children(path).is_empty();
-                if is_same && is_inner && !is_leaf && !self.is_unreadable(path, Aspect::List) {
+                if is_same && is_inner && !is_leaf && !self.unreadable.contains(path, Aspect::List)
+                {
                     self.request(path, Aspect::List);
                 }
                 !is_same
             }
             (Ok(Response::GetChildren(names)), _) => !self.has_children(path, names.clone()),
-            (_, Some(ErrorCode::NO_AUTH)) => !self.is_unreadable(path, *aspect),
+            (_, Some(ErrorCode::NO_AUTH)) => !self.unreadable.contains(path, *aspect),
             (_, Some(ErrorCode::NO_NODE)) => self.nodes.contains_key(path),
             _ => false,
         }
