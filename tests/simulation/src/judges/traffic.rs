@@ -30,9 +30,10 @@ const CALL_IN_A_HURRY_MAX: u64 = 8_000;
 /// How many there may be for each fault: in a run of few long calls, each of their repetitions needs a
 /// connection. A run of 18 calls and 2,900 faults had 344 connections of 700 bytes.
 const FAULT_MAX: u64 = 100;
-/// The same for Keepers. Each lost connection costs a session there, all that wait begin again, and the
-/// lists hold what the sessions before have left. A run of 58 calls had 250 for each of 1,233 faults.
-const FAULT_OF_KEEPER_MAX: u64 = 1_000;
+/// The same for Keepers, and again for each task. Each lost connection costs a session there, all that
+/// wait begin again, and the lists hold what the sessions before have left. In a run whose 500 faults
+/// are restarts of the only server, each cost each of its ten tasks 260.
+const FAULT_OF_KEEPER_MAX: u64 = 500;
 /// The bytes of a contender in a list.
 const CONTENDER: u64 = 60;
 /// The bytes of an item in a list, which a taker reads again if the items change meanwhile.
@@ -98,7 +99,7 @@ pub fn judge(
     let renewals = if program.is_patient { renewals(plan, program) } else { 0 };
     let is_in_a_hurry = plan.focus.is_some() || plan.is_hasty;
     let call_max = if is_in_a_hurry { CALL_IN_A_HURRY_MAX } else { CALL_MAX };
-    let fault_max = if plan.resumes() { FAULT_MAX } else { FAULT_OF_KEEPER_MAX };
+    let fault_max = if plan.resumes() { FAULT_MAX } else { FAULT_OF_KEEPER_MAX * (1 + tasks) };
     let of_calls = call_max * (calls + CALLS_LEAST) + fault_max * faults + lists;
     if total > pings + RENEWAL * renewals + of_calls {
         let what = format!("{total} bytes for {calls} calls and {faults} faults in {to} s");
