@@ -84,9 +84,9 @@ pub enum Action {
     /// starting with this request or event. Not even the end of the session closes the connection.
     Freeze,
     /// The server replies with this error without processing the request. If it refuses a write with
-    /// an error that depends on the znodes, such as `NO_AUTH`, it commits a write that was to be
-    /// committed [late](Self::LateCommit) first, as real servers do. This action applies only to
-    /// requests.
+    /// an error that depends on the znodes, such as `NO_AUTH`, it first commits a write that was to
+    /// be committed [late](Self::LateCommit), and applies all earlier writes, as real servers do.
+    /// This action applies only to requests.
     Error(ErrorCode),
     /// The server replies to a resumed session with a new session. This action applies only to
     /// handshakes.

@@ -73,11 +73,13 @@ impl Server {
             }
             Some(Action::Error(error)) => {
                 self.touch(id, session, now);
-                // Real servers decide in the order of the transactions what a write may do.
+                // Real servers decide in the order of the transactions what a write may do, and the
+                // reply follows all of them that are earlier.
                 let is_of_the_tree =
                     error < ErrorCode::API_ERROR && error != ErrorCode::THROTTLED_OP;
                 if is_of_the_tree && body.is_write(self.config.version) {
                     self.release(None, now);
+                    self.catch_up(self.member_of(id), now);
                 }
                 self.reply_error(id, header.xid, self.replica(id).zxid, error);
                 Outcome::Refused(error)

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use jute_codec::{CreateMode, ErrorCode, EventType, Request, Response, SetWatches};
-use zk_testserver::{ServerConfig, TestServer};
+use jute_codec::{CreateMode, ErrorCode, EventType, OpCode, Request, Response, SetWatches};
+use zk_testserver::{Action, At, Fault, ServerConfig, TestServer};
 
 use crate::client::*;
 
@@ -38,6 +38,19 @@ async fn a_follower_shows_the_write_of_another_member_only_after_the_lag() {
     let (header, result) = reader.call_full(&exists("/a", false)).await;
     result.unwrap();
     assert_eq!(header.zxid, server.zxid());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_a_fault_refuses_makes_its_member_catch_up_unless_no_server_looks_at_it() {
+    for (code, is_seen) in [(ErrorCode::NO_AUTH, true), (ErrorCode::THROTTLED_OP, false)] {
+        let server = ensemble(Duration::MAX);
+        let mut writer = Client::new(&server).await;
+        let mut reader = Client::new(&server.member(2)).await;
+        writer.create("/a", CreateMode::Persistent).await.unwrap();
+        server.inject(Fault::new(At::op(OpCode::DELETE), Action::Error(code)));
+        assert_eq!(reader.code(&delete("/a", -1)).await, code);
+        assert_eq!(reader.call(&exists("/a", false)).await.is_ok(), is_seen, "{code:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
