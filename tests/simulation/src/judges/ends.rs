@@ -21,25 +21,13 @@ pub fn judge(events: &[Event], requests: &[RequestRecord], plan: &Plan) -> Vec<S
     let is_late_close =
         |request: &&RequestRecord| request.op == OpCode::CLOSE_SESSION && is_late(request.outcome);
     let late = requests.iter().filter(is_late_close).map(|request| request.session);
-    let mut late: BTreeSet<SessionId> = late.collect();
-    if !plan.resumes() {
-        late.extend(left_behind(events));
-    }
+    let late: BTreeSet<SessionId> = late.collect();
     let events = events.iter().filter(|event| {
         let is_of_resume =
             matches!(event.what, What::LostSession { .. } | What::NotContinued { .. });
         plan.resumes() || !is_of_resume
     });
     judge_events(events, &late)
-}
-
-/// Returns the sessions in whose place a server has opened another one. The client then closes that
-/// one, also if it was being closed.
-fn left_behind(events: &[Event]) -> impl Iterator<Item = SessionId> {
-    events.iter().filter_map(|event| match event.what {
-        What::LostSession { alive, .. } => alive,
-        _ => None,
-    })
 }
 
 fn judge_events<'a>(
@@ -99,18 +87,6 @@ mod tests {
         assert_eq!((closed(true, true, &[]), closed(true, false, &[])), (1, 0));
         assert_eq!(closed(false, true, &[]), 0, "no server was reached");
         assert_eq!(closed(true, true, &[session]), 0);
-    }
-
-    /// A server that continues no session has opened another one, which the close has ended.
-    #[test]
-    fn a_session_that_was_replaced_while_it_was_being_closed_may_live() {
-        let (id, version) = (SessionId(1), ServerVersion::Keeper);
-        let plan = Plan { version, ..Plan::draw(&mut Draw::new(1)) };
-        let lost = What::LostSession { is_told: true, alive: Some(id) };
-        let closed = What::HasClosed { session: Some(id), is_confirmed: true, is_alive: true };
-        let count = |events: &[Event]| judge(events, &[], &plan).len();
-        assert_eq!(count(&history(vec![lost, closed.clone()])), 0);
-        assert_eq!(count(&history(vec![closed])), 1);
     }
 
     #[test]

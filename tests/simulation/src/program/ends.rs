@@ -181,7 +181,10 @@ fn closed(task: &Task, session: Option<SessionId>, outcome: CloseOutcome, is_ove
     }
     task.world.registry.look();
     let alive = task.world.server.sessions();
-    let is_alive = session.is_some_and(|session| alive.contains(&session));
+    // A server that continues no session may have opened another one in its place, even while the
+    // client was being closed.
+    let is_replaced = !task.world.plan.resumes() && task.client.status().has_left_session();
+    let is_alive = session.is_some_and(|session| alive.contains(&session)) && !is_replaced;
     // A session that began after the close is that of another client.
     let is_confirmed = outcome == CloseOutcome::Closed;
     task.push(What::HasClosed { session, is_confirmed, is_alive });
