@@ -27,14 +27,53 @@ fn start_with(
     (world, client, guard)
 }
 
+/// Requests that a caller sends beside those that keep the lease.
+#[derive(Clone, Copy, Debug)]
+enum Traffic {
+    Reads(Duration),
+    Writes(Duration),
+}
+
+impl Traffic {
+    fn interval(self) -> Duration {
+        let (Self::Reads(interval) | Self::Writes(interval)) = self;
+        interval
+    }
+
+    /// Sends one of the requests.
+    fn send(self, client: &Client) -> tokio::task::JoinHandle<Result<(), zk_recipes::OpError>> {
+        let client = client.clone();
+        tokio::spawn(async move {
+            match self {
+                Self::Reads(_) => client.exists("/").await.map(drop),
+                Self::Writes(_) => client.set_data("/", "", None).await.map(drop),
+            }
+        })
+    }
+}
+
 /// Returns the shortest and the longest remaining lease within two minutes, which begin after the
 /// lease from the handshake has ended.
-fn extremes(lease: Lease, timeout: Duration, rate: u32) -> Option<(Duration, Duration)> {
+fn extremes(
+    lease: Lease,
+    timeout: Duration,
+    rate: u32,
+    traffic: Option<Traffic>,
+) -> Option<(Duration, Duration)> {
     let (mut world, client, guard) = start_with(timeout, rate, |builder| builder.lease(lease));
-    world.run_until(MINUTE * 3 / 2, ms(100));
     let (mut least, mut most) = (Duration::MAX, Duration::ZERO);
-    while world.now < MINUTE * 7 / 2 {
-        world.step(ms(50));
+    let (begin, mut due) = (MINUTE * 3 / 2, Duration::ZERO);
+    while world.now < begin + MINUTE * 2 {
+        let step = if world.now < begin { ms(100).min(begin - world.now) } else { ms(50) };
+        world.step(step);
+        if let Some(traffic) = traffic.filter(|_| due <= world.now) {
+            due += traffic.interval();
+            let sent = world.look(|| traffic.send(&client));
+            world.finish(sent).expect("it does not panic").expect("nothing goes wrong");
+        }
+        if world.now <= begin {
+            continue;
+        }
         let (state, left) = world.look(|| (guard.state(), guard.remaining()));
         assert_eq!(state, LockState::Held, "at {:?}", world.now);
         (least, most) = (least.min(left?), most.max(left?));
@@ -57,7 +96,7 @@ fn row(lease: Lease, seconds: u64) -> (String, Option<Duration>) {
     let mut shortest: Option<Duration> = None;
     let mut cells = "no | none |".to_owned();
     for rate in RATES {
-        let Some((least, most)) = extremes(lease, timeout, rate) else { continue };
+        let Some((least, most)) = extremes(lease, timeout, rate, None) else { continue };
         shortest = Some(shortest.unwrap_or(least).min(least));
         if rate == 1000 {
             let interval = interval.unwrap_or_default().as_secs_f64();
@@ -100,6 +139,31 @@ fn a_lease_of_writes_lasts_when_nothing_goes_wrong() {
     check_table(Lease::default(), &seconds, WRITES_PAGE, |least, seconds| {
         least >= Lease::default().write_interval(SECOND * seconds as u32).unwrap_or_default() * 2
     });
+}
+
+/// Requests of a caller do not shorten a lease that pings keep. Its writes move those that keep a
+/// lease, which costs at most an interval.
+#[test]
+fn requests_of_a_caller_do_not_shorten_a_lease() {
+    let pings = [20, 30, 60].map(|seconds| (by_pings(), seconds));
+    let writes = [10, 30, 60].map(|seconds| (Lease::default(), seconds));
+    for (lease, seconds) in pings.into_iter().chain(writes) {
+        let timeout = SECOND * seconds;
+        let own = interval(lease, timeout).expect("there is a lease");
+        let cost = if lease.ping_interval(timeout).is_some() { ms(50) } else { own };
+        let (quiet, _) = extremes(lease, timeout, 1000, None).expect("there is a lease");
+        for hundredths in [30, 80, 95, 110, 170, 450, 1_400] {
+            // The world accepts no more than 400 requests a minute.
+            let interval = (own * hundredths / 100).max(ms(300));
+            for traffic in [Traffic::Reads(interval), Traffic::Writes(interval)] {
+                let (least, _) =
+                    extremes(lease, timeout, 1000, Some(traffic)).expect("there is a lease");
+                let of_quiet = format!("{least:?} of {quiet:?} with {seconds} s");
+                eprintln!("{traffic:?}: {of_quiet}");
+                assert!(least + cost >= quiet, "{lease:?}, {traffic:?}: {of_quiet}");
+            }
+        }
+    }
 }
 
 #[test]

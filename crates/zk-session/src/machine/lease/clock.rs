@@ -465,6 +465,22 @@ mod tests {
     }
 
     #[test]
+    fn requests_between_pings_do_not_shorten_the_lease() {
+        for offset in [50, 300, 800, 950] {
+            let (mut quiet, mut busy) = (lease(), lease());
+            for second in 1..=60 {
+                for lease in [&mut quiet, &mut busy] {
+                    lease.acknowledged(at(second * 1000), at(second * 1000));
+                }
+                assert!(busy.deadline() >= quiet.deadline(), "{offset} ms after {second} s");
+                if second % 5 == 0 {
+                    busy.acknowledged(at(second * 1000 + offset), at(second * 1000 + offset));
+                }
+            }
+        }
+    }
+
+    #[test]
     fn a_gap_over_a_resume_counts() {
         let mut lease = lease();
         for second in 1..=30 {

@@ -24,6 +24,10 @@
 //! - Our clock may be 5 % fast, and the first term is measured by the servers.
 //!
 //! Then the lease is based on *b*.
+//!
+//! Requests that are close together become one entry, so that a busy session needs no more memory
+//! than a quiet one. Only an entry with neighbours on both sides is removed: so requests between
+//! the pings of a session that sends few of them do not hide a ping, and never shorten the lease.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -42,7 +46,8 @@ pub(super) struct Window {
     newest: Option<Time>,
     /// The longest gaps since the newest entry.
     gaps: Gaps,
-    /// Acknowledged requests, oldest first, at least a quarter of a ping interval apart.
+    /// Acknowledged requests, oldest first, any three of them at least a quarter of a ping interval
+    /// apart.
     entries: VecDeque<Entry>,
 }
 
@@ -90,10 +95,7 @@ impl Window {
         }
         self.newest = Some(sent);
         self.gaps.add(now.saturating_since(before));
-        let is_soon = |entry: &Entry| sent < entry.proof.sent + self.ping_interval / 4;
-        if self.entries.back().is_some_and(is_soon) {
-            return None;
-        }
+        self.remove_newest_if_close(sent);
         let late = now.saturating_since(sent);
         self.entries.push_back(Entry { proof, late, gaps: std::mem::take(&mut self.gaps) });
         // A lease based on a request that old would already have ended.
@@ -101,6 +103,16 @@ impl Window {
             self.entries.pop_front();
         }
         self.newest_known_to_the_leader(sent)
+    }
+
+    /// Removes the newest entry if both the one before it and a request sent at `sent` are close to
+    /// it. Its gaps count for the next one.
+    fn remove_newest_if_close(&mut self, sent: Time) {
+        let before = self.entries.len().checked_sub(2).and_then(|index| self.entries.get(index));
+        let are_close =
+            before.is_some_and(|before| sent < before.proof.sent + self.ping_interval / 4);
+        let Some(removed) = are_close.then(|| self.entries.pop_back()).flatten() else { return };
+        removed.gaps.longest().into_iter().for_each(|gap| self.gaps.add(gap));
     }
 
     /// Returns *b*. `sent` is the time at which the newest entry, *a*, was sent.
