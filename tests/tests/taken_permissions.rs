@@ -282,7 +282,7 @@ fn whoever_waits_for_what_it_may_no_longer_read_goes_on() {
     }
 }
 
-/// The end of what somebody has.
+/// What somebody holds, without an event.
 struct Kept {
     lost: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
@@ -291,13 +291,53 @@ fn kept(lost: impl Future<Output: Send> + Send + 'static) -> Kept {
     Kept { lost: Box::pin(async move { drop(lost.await) }) }
 }
 
-/// What lasts as long as a znode of its own, and has no lease. A lock shows by a proof or a transaction
-/// that its znode is gone: a test beside the pings of a lease would shorten it.
-const HELD: &[&str] = &["presence", "member"];
+/// Everything that lasts as long as a znode of its own.
+const HELD: &[&str] = &[
+    "fair lock",
+    "exclusive lock",
+    "reader",
+    "permit",
+    "leader",
+    "named lock",
+    "item",
+    "presence",
+    "member",
+];
 
 async fn hold(name: &str, client: &Client) -> Kept {
     let path = "/p/x";
     match name {
+        "fair lock" => {
+            let held = FairLock::new(client, path).expect(LEGAL).acquire().await.expect(FREE);
+            kept(async move { held.lost().await })
+        }
+        "exclusive lock" => {
+            let held = ExclusiveLock::new(client, path).expect(LEGAL).acquire().await.expect(FREE);
+            kept(async move { held.lost().await })
+        }
+        "reader" => {
+            let held = RwLock::new(client, path).expect(LEGAL).read().await.expect(FREE);
+            kept(async move { held.lost().await })
+        }
+        "permit" => {
+            let held = Semaphore::new(client, path, 2).expect(LEGAL).acquire().await.expect(FREE);
+            kept(async move { held.lost().await })
+        }
+        "leader" => {
+            let held = Election::new(client, path).expect(LEGAL).campaign().await.expect(FREE);
+            kept(async move { held.lost().await })
+        }
+        "named lock" => {
+            let locks = NamedLocks::builder(client, path).expect(LEGAL).build().expect(LEGAL);
+            let held = locks.lock("a").expect(LEGAL).acquire().await.expect(FREE);
+            kept(async move { held.lost().await })
+        }
+        "item" => {
+            let queue = WorkQueue::new(client, path).expect(LEGAL);
+            queue.put("a").await.expect("it may");
+            let held = queue.take().await.expect("an item");
+            kept(async move { held.lost().await })
+        }
         "presence" => {
             let presence = Presence::builder(client, path).expect(LEGAL);
             let mut present = presence.begin("").await.expect(FREE);
@@ -314,9 +354,9 @@ async fn hold(name: &str, client: &Client) -> Kept {
     }
 }
 
-/// Somebody takes the permission to read the znode of whoever is present, and deletes it.
+/// Somebody takes the permission to read the own znode of whoever holds something, and deletes it.
 #[test]
-fn whoever_is_present_where_it_may_no_longer_read_hears_of_its_loss() {
+fn whoever_holds_what_it_may_no_longer_read_hears_of_its_loss() {
     for version in [ServerVersion::V3_5, ServerVersion::V3_8, ServerVersion::V3_9] {
         for name in HELD {
             run(async {

@@ -30,13 +30,15 @@ fn an_uncontended_acquire_is_one_flight_of_two_requests_and_a_release_one_delete
         assert_eq!(ops(&requests), [CREATE, READ], "{}", world.trace());
         assert_eq!(requests[0].at, requests[1].at, "one flight");
         page::check_round_trips("recipes/exclusive.md", "acquire, free", 1, &ops(&requests));
-        // The client already watches its znode, and sends nothing else.
-        sleep_ms(50_000).await;
+        // The client already watches its znode, and only tests it from time to time.
+        sleep_ms(29_000).await;
         assert_eq!(world.server.requests().len(), 2, "{}", world.trace());
+        sleep_ms(21_000).await;
+        assert_eq!(ops(&world.server.requests()[2..]), [OpCode::EXISTS], "{}", world.trace());
         assert_eq!(world.server.watch_count(), 1);
         release(guard).await;
         sleep_ms(50_000).await;
-        assert_eq!(ops(&world.server.requests()[2..]), [OpCode::DELETE], "{}", world.trace());
+        assert_eq!(ops(&world.server.requests()[3..]), [OpCode::DELETE], "{}", world.trace());
         assert_eq!(world.server.watch_count(), 0);
     });
 }

@@ -296,7 +296,7 @@ fn a_place_that_is_gone_as_well_is_no_grant() {
 }
 
 #[test]
-fn a_waiter_and_a_holder_send_nothing_while_nothing_happens() {
+fn a_waiter_sends_nothing_while_nothing_happens_and_a_holder_tests_its_znode() {
     run(async {
         let world = World::new();
         let (other, held) = holder(&world, SECOND).await;
@@ -305,7 +305,11 @@ fn a_waiter_and_a_holder_send_nothing_while_nothing_happens() {
         sleep_ms(200).await;
         world.server.clear_requests();
         sleep_ms(80_000).await;
-        assert_eq!(world.server.requests(), [], "{}", world.trace());
+        let sent: Vec<_> =
+            world.server.requests().into_iter().map(|it| (it.session, it.op)).collect();
+        // Every 30 s, or up to a quarter later.
+        assert_eq!(sent, [(session(&other), OpCode::EXISTS); 2], "{}", world.trace());
+        page::check_text("recipes/fair.md", "; {} test every 30 s |", &[1]);
         release(held).await;
         release(granted_now(&world, waiter).await).await;
         world.check_clean(&[&client, &other]).await;

@@ -112,7 +112,7 @@ fn a_hand_off_after_a_reconnect_lists_once() {
 }
 
 #[test]
-fn waiters_and_holders_send_nothing_while_nothing_happens() {
+fn waiters_send_nothing_while_nothing_happens_and_a_holder_tests_its_znode() {
     run(async {
         let world = World::new();
         let (first, held) = holder(&world, 1, Read).await;
@@ -122,7 +122,8 @@ fn waiters_and_holders_send_nothing_while_nothing_happens() {
         sleep_ms(200).await;
         world.server.clear_requests();
         sleep_ms(80_000).await;
-        assert_eq!(world.server.requests(), [], "{}", world.trace());
+        assert_eq!(ops(&world.server.requests()), [OpCode::EXISTS; 2], "{}", world.trace());
+        assert_eq!(requests_of(&world, session(&first)).len(), 2);
         held.release().await;
         granted_now(&world, writer).await.release().await;
         granted_now(&world, reader).await.release().await;

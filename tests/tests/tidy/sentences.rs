@@ -1,30 +1,63 @@
-//! The first sentences of the documentation in the sources, by crate, type and member.
+//! The first sentences of the documentation in the sources, and the names of parameters, by crate,
+//! type and member.
 
 use std::collections::BTreeMap;
 
+use proc_macro2::{TokenStream, TokenTree};
+
 use super::File;
 
-/// The first sentence of each documented type, under an empty name, and of its public methods, its
-/// fields and variants.
-pub(crate) type Sentences = BTreeMap<(String, String), String>;
+/// A type, or nothing for a function that belongs to none, and the name of a member, or nothing for
+/// the type.
+type Key = (String, String);
 
-/// Returns the sentences in the sources below a folder, such as `crates/zk-recipes`.
-pub(crate) fn sentences(files: &[File], folder: &str) -> Sentences {
+/// What the sources of a crate say about its public types, their public methods, fields and
+/// variants, and its functions.
+#[derive(Default)]
+pub(crate) struct Known {
+    /// The first sentence of the documentation.
+    pub(crate) sentences: BTreeMap<Key, String>,
+    /// The names of the parameters, without `self`.
+    pub(crate) parameters: BTreeMap<Key, Vec<String>>,
+    /// The types that have another name as well, by that name.
+    aliases: BTreeMap<String, String>,
+}
+
+/// Returns what the sources below a folder say, such as `crates/zk-recipes`.
+pub(crate) fn known(files: &[File], folder: &str) -> Known {
     let source = format!("{folder}/src/");
-    let mut found = Sentences::new();
+    let mut found = Known::default();
     let is_of_crate = |file: &&File| file.path.starts_with(&source) && file.path.ends_with(".rs");
     for file in files.iter().filter(is_of_crate) {
         let parsed = syn::parse_file(&file.text).expect("it compiles");
         collect(&parsed.items, &mut found);
     }
+    for (alias, of) in found.aliases.clone() {
+        copy(&mut found.sentences, &alias, &of);
+        copy(&mut found.parameters, &alias, &of);
+    }
     found
 }
 
+/// Lets a type have the members that are implemented for another name of it.
+fn copy<T: Clone>(known: &mut BTreeMap<Key, T>, alias: &str, of: &str) {
+    let members = known.iter().filter(|((own, name), _)| own == alias && !name.is_empty());
+    let members: Vec<_> =
+        members.map(|((_, name), it)| ((of.to_owned(), name.clone()), it.clone())).collect();
+    for (key, it) in members {
+        known.entry(key).or_insert(it);
+    }
+}
+
+fn is_public(visibility: &syn::Visibility) -> bool {
+    matches!(visibility, syn::Visibility::Public(_))
+}
+
 #[expect(clippy::wildcard_enum_match_arm, reason = "no other items have members with a page")]
-fn collect(items: &[syn::Item], found: &mut Sentences) {
+fn collect(items: &[syn::Item], found: &mut Known) {
     for item in items {
         match item {
-            syn::Item::Struct(it) => {
+            syn::Item::Struct(it) if is_public(&it.vis) => {
                 note(found, &it.ident, "", &it.attrs);
                 note_defaults(found, &it.ident, &it.generics);
                 for field in &it.fields {
@@ -33,7 +66,7 @@ fn collect(items: &[syn::Item], found: &mut Sentences) {
                     }
                 }
             }
-            syn::Item::Enum(it) => {
+            syn::Item::Enum(it) if is_public(&it.vis) => {
                 note(found, &it.ident, "", &it.attrs);
                 note_defaults(found, &it.ident, &it.generics);
                 for variant in &it.variants {
@@ -44,20 +77,32 @@ fn collect(items: &[syn::Item], found: &mut Sentences) {
                 let syn::Type::Path(of) = &*it.self_ty else { continue };
                 let Some(of) = of.path.segments.last() else { continue };
                 for member in &it.items {
-                    let (name, attributes, visibility) = match member {
-                        syn::ImplItem::Fn(it) => (&it.sig.ident, &it.attrs, &it.vis),
-                        syn::ImplItem::Const(it) => (&it.ident, &it.attrs, &it.vis),
-                        _ => continue,
-                    };
-                    if matches!(visibility, syn::Visibility::Public(_)) {
-                        note(found, &of.ident, &name.to_string(), attributes);
+                    match member {
+                        syn::ImplItem::Fn(it) if is_public(&it.vis) => {
+                            note(found, &of.ident, &it.sig.ident.to_string(), &it.attrs);
+                            note_parameters(found, &of.ident.to_string(), &it.sig);
+                        }
+                        syn::ImplItem::Const(it) if is_public(&it.vis) => {
+                            note(found, &of.ident, &it.ident.to_string(), &it.attrs);
+                        }
+                        _ => {}
                     }
                 }
             }
             syn::Item::Type(it) => {
                 note(found, &it.ident, "", &it.attrs);
                 note_defaults(found, &it.ident, &it.generics);
+                if let syn::Type::Path(of) = &*it.ty
+                    && let Some(of) = of.path.segments.last()
+                {
+                    found.aliases.insert(it.ident.to_string(), of.ident.to_string());
+                }
             }
+            syn::Item::Fn(it) if is_public(&it.vis) => {
+                note_as(found, String::new(), it.sig.ident.to_string(), &it.attrs);
+                note_parameters(found, "", &it.sig);
+            }
+            syn::Item::Macro(it) => note_tokens(found, it.mac.tokens.clone()),
             syn::Item::Mod(it) => {
                 if let Some((_, items)) = &it.content {
                     collect(items, found);
@@ -69,30 +114,90 @@ fn collect(items: &[syn::Item], found: &mut Sentences) {
 }
 
 /// Records what the type parameters are that nobody names, under the name `<>`.
-fn note_defaults(found: &mut Sentences, of: &syn::Ident, generics: &syn::Generics) {
+fn note_defaults(found: &mut Known, of: &syn::Ident, generics: &syn::Generics) {
     let defaults = generics.type_params().filter_map(|parameter| {
-        let Some((_, syn::Type::Path(default))) = &parameter.default else { return None };
-        let default = &default.path.segments.last()?.ident;
+        let default = match &parameter.default.as_ref()?.1 {
+            syn::Type::Path(default) => default.path.segments.last()?.ident.to_string(),
+            syn::Type::Tuple(default) if default.elems.is_empty() => "()".to_owned(),
+            _ => return None,
+        };
         Some(format!("{} = {default}", parameter.ident))
     });
     let defaults: Vec<String> = defaults.collect();
     if !defaults.is_empty() {
         let text = format!("Unless they are named: {}.", defaults.join(", "));
-        found.entry((of.to_string(), "<>".to_owned())).or_insert(text);
+        found.sentences.entry((of.to_string(), "<>".to_owned())).or_insert(text);
     }
 }
 
-fn note(found: &mut Sentences, of: &syn::Ident, name: &str, attributes: &[syn::Attribute]) {
+fn note_parameters(found: &mut Known, of: &str, signature: &syn::Signature) {
+    let names = signature.inputs.iter().filter_map(|input| match input {
+        syn::FnArg::Receiver(_) => None,
+        syn::FnArg::Typed(it) => Some(match &*it.pat {
+            syn::Pat::Ident(it) => it.ident.to_string(),
+            _ => "_".to_owned(),
+        }),
+    });
+    let key = (of.to_owned(), signature.ident.to_string());
+    found.parameters.entry(key).or_insert(names.collect());
+}
+
+/// Records the types that a macro declares, with their fields: `pub struct`, a name, and then each
+/// documented name.
+fn note_tokens(found: &mut Known, tokens: TokenStream) {
+    let (mut of, mut is_struct) = (None, false);
+    note_members(found, tokens, &mut of, &mut is_struct);
+}
+
+fn note_members(
+    found: &mut Known,
+    tokens: TokenStream,
+    of: &mut Option<syn::Ident>,
+    is_struct: &mut bool,
+) {
+    let mut lines: Vec<String> = Vec::new();
+    for token in tokens {
+        match token {
+            TokenTree::Group(group) => match syn::parse2::<syn::MetaNameValue>(group.stream()) {
+                Ok(it) if it.path.is_ident("doc") => lines.extend(text_of(&it.value)),
+                _ => note_members(found, group.stream(), of, is_struct),
+            },
+            TokenTree::Ident(it) if it == "pub" => {}
+            TokenTree::Ident(it) if it == "struct" => *is_struct = true,
+            TokenTree::Ident(it) => {
+                let is_type = std::mem::take(is_struct);
+                let name = if is_type { String::new() } else { it.to_string() };
+                if is_type {
+                    *of = Some(it);
+                }
+                let sentence = first_sentence(std::mem::take(&mut lines).into_iter());
+                if let (Some(of), Some(sentence)) = (&*of, sentence) {
+                    found.sentences.entry((of.to_string(), name)).or_insert(sentence);
+                }
+            }
+            TokenTree::Punct(_) | TokenTree::Literal(_) => {}
+        }
+    }
+}
+
+fn note(found: &mut Known, of: &syn::Ident, name: &str, attributes: &[syn::Attribute]) {
+    note_as(found, of.to_string(), name.to_owned(), attributes);
+}
+
+fn note_as(found: &mut Known, of: String, name: String, attributes: &[syn::Attribute]) {
     let lines = attributes.iter().filter_map(|attribute| {
         let syn::Meta::NameValue(it) = &attribute.meta else { return None };
-        let syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. }) = &it.value else {
-            return None;
-        };
-        it.path.is_ident("doc").then(|| text.value())
+        it.path.is_ident("doc").then(|| text_of(&it.value)).flatten()
     });
     if let Some(sentence) = first_sentence(lines) {
-        found.entry((of.to_string(), name.to_owned())).or_insert(sentence);
+        found.sentences.entry((of, name)).or_insert(sentence);
     }
+}
+
+/// Returns the text of a literal.
+fn text_of(value: &syn::Expr) -> Option<String> {
+    let syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(text), .. }) = value else { return None };
+    Some(text.value())
 }
 
 /// Returns the first sentence of lines of documentation, without links.
@@ -130,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn members_that_are_public_have_sentences() {
+    fn what_is_public_has_sentences_and_parameters() {
         let source = "
             /// A lock.
             pub struct Lock<K: Kind = kind::Fair> { /// Its path.
@@ -143,20 +248,47 @@ mod tests {
                 pub fn acquire(&self) {}
                 /// Hidden.
                 fn own(&self) {}
+            }
+            /// Hidden.
+            struct Own;
+            pub type Gate = Lock<kind::Gate>;
+            impl Gate {
+                /// Opens it.
+                pub fn open<T>(self, times: u32, by: T) {}
+            }
+            /// Adds.
+            pub fn add(one: u8, other: u8) {}
+            counters! {
+                /// Numbers.
+                pub struct Stats
+                counts { /// How often.
+                    attempts = Counter \"total\";
+                    lost; }
             }";
         let path = "crates/a/src/lock.rs".to_owned();
         let files = [File { path, text: source.to_owned() }];
-        let found = sentences(&files, "crates/a");
-        let found: Vec<_> =
-            found.iter().map(|((of, name), text)| format!("{of} {name}: {text}")).collect();
+        let known = known(&files, "crates/a");
+        let found: Vec<_> = known
+            .sentences
+            .iter()
+            .filter(|((of, _), _)| of != "Gate")
+            .map(|((of, name), text)| format!("{of} {name}: {text}"))
+            .collect();
         let expected = [
+            " add: Adds.",
             "Lock : A lock.",
             "Lock <>: Unless they are named: K = Fair.",
             "Lock acquire: Takes it.",
+            "Lock open: Opens it.",
             "Lock path: Its path.",
             "State : A state.",
             "State Held: It is held.",
+            "Stats : Numbers.",
+            "Stats attempts: How often.",
         ];
         assert_eq!(found, expected);
+        let of = |of: &str, name: &str| known.parameters[&(of.to_owned(), name.to_owned())].clone();
+        assert_eq!(of("Lock", "open"), ["times", "by"]);
+        assert_eq!(of("", "add"), ["one", "other"]);
     }
 }

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use super::{File, listings::text, sentences::sentences};
+use super::{File, listings::text, sentences::known};
 
 /// A page, what it is about, and its snapshot.
 struct Page {
@@ -135,9 +135,13 @@ fn written(page: &Page, files: &[File]) -> String {
     }
     // What all functions have that implement a trait has no type.
     types.retain(|_, it| it.lines.iter().any(|line| line.rank == Rank::Declaration));
-    let mut known = sentences(files, page.source);
-    for (member, sentence) in sentences(files, CODEC_SOURCE) {
-        known.entry(member).or_insert(sentence);
+    let mut documented = known(files, page.source);
+    let of_codec = known(files, CODEC_SOURCE);
+    for (member, sentence) in of_codec.sentences {
+        documented.sentences.entry(member).or_insert(sentence);
+    }
+    for (member, names) in of_codec.parameters {
+        documented.parameters.entry(member).or_insert(names);
     }
     let mut page_text = format!(
         "# {}\n\nWhat each public type has, with the first sentence of its documentation; rustdoc (`cargo doc --open`) has the rest.\nAll are `Send` and `Sync`, but for those with a line that says `not`.\n{}\n",
@@ -146,7 +150,15 @@ fn written(page: &Page, files: &[File]) -> String {
     let functions = functions(snapshot);
     if !functions.is_empty() {
         page_text.push_str("\n```text\n");
-        functions.iter().for_each(|line| page_text.push_str(&wrapped(line)));
+        for line in functions {
+            let name = line.split(['(', '<']).next().unwrap_or_default();
+            let key = (String::new(), name.trim_start_matches("fn ").to_owned());
+            let names = documented.parameters.get(&key).map_or(&[][..], Vec::as_slice);
+            page_text.push_str(&wrapped(&with_names(&line, names)));
+            if let Some(sentence) = documented.sentences.get(&key) {
+                page_text.push_str(&comment("    ", sentence));
+            }
+        }
         page_text.push_str("```\n");
     }
     for (name, it) in types {
@@ -159,13 +171,17 @@ fn written(page: &Page, files: &[File]) -> String {
                 None => line.text,
             };
             let rank = line.rank;
+            let own_name = line.name.split('<').next().unwrap_or_default();
+            let key = (name.clone(), own_name.to_owned());
+            let names = documented.parameters.get(&key).map_or(&[][..], Vec::as_slice);
+            let text = with_names(&text, names);
             let indent = if rank == Rank::Declaration { "" } else { "    " };
             page_text.push_str(&wrapped(&format!("{indent}{text}")));
             let defaults = if line.name.is_empty() { "<>" } else { "" };
-            for name_in_source in [line.name.as_str(), defaults] {
+            for name_in_source in [own_name, defaults] {
                 let key = (name.clone(), name_in_source.to_owned());
                 let of_type = rank == Rank::Declaration || !name_in_source.is_empty();
-                if let Some(sentence) = known.get(&key).filter(|_| of_type) {
+                if let Some(sentence) = documented.sentences.get(&key).filter(|_| of_type) {
                     page_text.push_str(&comment(&format!("{indent}    "), sentence));
                 }
             }
@@ -407,6 +423,48 @@ fn short(text: &str) -> String {
     shortened
 }
 
+/// Names the parameters of a function, such as those of `set(&self, u8) -> bool`. Does nothing if
+/// there are more or fewer than names.
+fn with_names(signature: &str, names: &[String]) -> String {
+    let Some((head, arguments, tail)) = arguments(signature) else { return signature.to_owned() };
+    let is_receiver = |it: &str| ["self", "&self", "&mut self"].contains(&it);
+    if arguments.iter().filter(|it| !is_receiver(it)).count() != names.len() {
+        return signature.to_owned();
+    }
+    let mut names = names.iter();
+    let named = arguments.iter().map(|it| {
+        let name = if is_receiver(it) { None } else { names.next() };
+        name.map_or_else(|| (*it).to_owned(), |name| format!("{name}: {it}"))
+    });
+    format!("{head}({}){tail}", named.collect::<Vec<_>>().join(", "))
+}
+
+/// Splits a function into what precedes its arguments, these, and what follows.
+fn arguments(signature: &str) -> Option<(&str, Vec<&str>, &str)> {
+    let (mut depth, mut start, mut found) = (0, None, Vec::new());
+    let mut before = ' ';
+    for (at, character) in signature.char_indices() {
+        match character {
+            '(' if depth == 0 && start.is_none() => start = Some((at, at + 1)),
+            ')' | ',' if depth == 0 => {
+                let (open, from) = start?;
+                let argument = signature[from..at].trim();
+                found.extend(Some(argument).filter(|it| !it.is_empty()));
+                if character == ')' {
+                    return Some((&signature[..open], found, &signature[at + 1..]));
+                }
+                start = Some((open, at + 1));
+            }
+            '(' | '<' | '[' => depth += 1,
+            '>' if before == '-' => {}
+            ')' | '>' | ']' => depth -= 1,
+            _ => {}
+        }
+        before = character;
+    }
+    None
+}
+
 /// Breaks a line behind commas, if it is too long.
 fn wrapped(line: &str) -> String {
     let mut text = String::new();
@@ -433,4 +491,34 @@ fn comment(indent: &str, sentence: &str) -> String {
     }
     writeln!(text, "{line}").expect("a string grows");
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_have_their_names() {
+        let named = |signature: &str, names: &[&str]| {
+            let names: Vec<String> = names.iter().map(|it| (*it).to_owned()).collect();
+            with_names(signature, &names)
+        };
+        let cases = [
+            ("set(&self, i64, i64) -> Call<(), E>", &["expected", "new"][..]),
+            ("run<F: Fn(u8) -> u8>(self, F)", &["body"]),
+            ("on(impl FnOnce(&str) -> Option<(u8, u8)>, &[u8])", &["call", "data"]),
+            ("own(&mut self)", &[]),
+        ];
+        let expected = [
+            "set(&self, expected: i64, new: i64) -> Call<(), E>",
+            "run<F: Fn(u8) -> u8>(self, body: F)",
+            "on(call: impl FnOnce(&str) -> Option<(u8, u8)>, data: &[u8])",
+            "own(&mut self)",
+        ];
+        for ((signature, names), expected) in cases.into_iter().zip(expected) {
+            assert_eq!(named(signature, names), expected);
+        }
+        assert_eq!(named("set(&self, i64)", &[]), "set(&self, i64)");
+        assert_eq!(named("path: String", &[]), "path: String");
+    }
 }

@@ -8,7 +8,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytestring::ByteString;
-use jute_codec::{DataReply, ErrorCode, Response};
+use jute_codec::{DataReply, ErrorCode, Response, Stat};
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock, oneshot, watch};
 use zk_session::recipe::{Lane, LeaseNeed, Operation, Session};
 use zk_session::{Client, OpError, SessionId, SessionState, StateStream, Status, Time, Zxid};
@@ -277,9 +277,9 @@ impl Hold {
 
     /// Returns whether a znode that was read is the one of this lock. The data of the znode does
     /// not matter: no other znode was created by the same transaction.
-    fn is_own(&self, found: &DataReply) -> bool {
-        found.stat.ephemeral_owner == self.session
-            && self.created_by.is_none_or(|czxid| found.stat.czxid == czxid)
+    fn is_own(&self, found: &Stat) -> bool {
+        found.ephemeral_owner == self.session
+            && self.created_by.is_none_or(|czxid| found.czxid == czxid)
     }
 
     /// Returns the operations that prove that the lock is held: a committed write and, for a name
@@ -312,21 +312,24 @@ impl Hold {
         self.seen(verdicts.next())
     }
 
-    /// Takes note of the data of our own znode. Returns whether this is a reply to its read.
-    pub(super) fn note_data(&self, read: &Result<Response, OpError>) -> bool {
+    /// Takes note of the data of our own znode. Returns when they were written, if this is a reply to
+    /// their read.
+    pub(super) fn note_data(&self, read: &Result<Response, OpError>) -> Option<Zxid> {
         match read {
-            Ok(Response::GetData(found)) if self.is_own(found) => {
+            Ok(Response::GetData(found)) if self.is_own(&found.stat) => {
                 self.revocation.found(found.data.as_ref());
-                true
+                Some(found.stat.mzxid)
             }
-            _ => false,
+            _ => None,
         }
     }
 
-    /// Evaluates a read of our own znode.
+    /// Evaluates a read or a test of our own znode.
     pub(super) fn seen(&self, read: Option<Verdict>) -> Proof {
         match read {
-            Some(Verdict::Done(Response::GetData(found))) if self.is_own(&found) => Proof::Held,
+            Some(Verdict::Done(
+                Response::GetData(DataReply { stat, .. }) | Response::Exists(stat),
+            )) if self.is_own(&stat) => Proof::Held,
             Some(
                 Verdict::Done(_)
                 | Verdict::Refused(OpError::Server { code: ErrorCode::NO_NODE, .. }),

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use jute_codec::EventType;
+use jute_codec::{EventType, Response};
 use tokio::sync::oneshot;
 use tracing::{Instrument as _, Span};
 use zk_session::recipe::{Reply, Slot};
-use zk_session::{OpError, SessionState, Time};
+use zk_session::{OpError, SessionState, Time, Zxid};
 
 use super::hold::{ChangeReply, Command, Hold, Holding, Proof, ReleaseFailure, Terms, is_loss};
 use crate::engine::drive::{Supervisor, drive};
@@ -26,7 +26,7 @@ use crate::lock::recipe::{Change, ChangeRequest, LockRemoval as _, Recipe};
 use crate::lock::state::{AtRiskPolicy, LockState};
 use crate::machine::{
     FailedAction, Failure, Input, Machine, PAUSE, Pauses, Repeating, WatchNumber, WatchNumbers,
-    flight, read, replayable,
+    flight, is_check_due, next_check, read, replayable, watch_existence,
 };
 
 /// Time between a grant without waiting and the keeper's watch on our own znode. Most locks are
@@ -59,6 +59,8 @@ pub(crate) fn start<K: Recipe>(
         own_watch,
         watches: WatchNumbers::after(own_watch),
         watch_at: own_watch.is_none().then(|| now + WATCH_AFTER),
+        check_at: next_check(feed.view()),
+        known: None,
         pauses: Pauses::default(),
         knows_data: false,
         needs_proof: false,
@@ -83,6 +85,11 @@ struct Keeper<K: Recipe> {
     watches: WatchNumbers,
     /// When to read and watch our own znode.
     watch_at: Option<Time>,
+    /// When to test whether it exists, because servers do not report its deletion if somebody has
+    /// taken the permission to read it.
+    check_at: Time,
+    /// The last change of its data that was read.
+    known: Option<Zxid>,
     /// The pauses after proofs that the server could not answer.
     pauses: Pauses,
     /// The data of our own znode was read, and is watched since then, so that no request to revoke
@@ -265,7 +272,8 @@ impl<K: Recipe> Keeper<K> {
         let revocation = Arc::clone(&self.hold.revocation);
         loop {
             let ends_at = self.hold.ends_at;
-            let until = self.watch_at.into_iter().chain(self.next_look()).chain(ends_at).min();
+            let until = self.watch_at.into_iter().chain(self.next_look()).chain(ends_at);
+            let until = until.chain([self.check_at]).min();
             let event = tokio::select! {
                 biased;
                 command = &mut *commands => return End::from(command),
@@ -281,7 +289,10 @@ impl<K: Recipe> Keeper<K> {
                 event = self.feed.next(until) => event,
             };
             match event {
-                FeedEvent::Input(Input::Timer) => self.prove_if_due(),
+                FeedEvent::Input(Input::Timer) => {
+                    self.prove_if_due();
+                    self.check_if_due();
+                }
                 FeedEvent::Input(Input::Watch { watch, kind }) => self.event(watch, kind),
                 FeedEvent::Input(Input::Reply(reply)) => self.replied(reply),
                 FeedEvent::Connected(session) if session == self.hold.session => self.prove(),
@@ -333,6 +344,21 @@ impl<K: Recipe> Keeper<K> {
         }
     }
 
+    /// Tests whether the znode exists, which needs no permission.
+    fn check_if_due(&mut self) {
+        let view = self.feed.view();
+        if !is_check_due(view, &mut self.check_at) {
+            return;
+        }
+        self.check_at = next_check(view);
+        // A read shows the same.
+        if self.feed.pending.is_none() && self.watch_at.is_none() {
+            let test = vec![watch_existence(self.hold.path.clone(), self.own_watch())];
+            // A client that has stopped says so in another way.
+            let _ = self.feed.submit(flight(Some(self.hold.session), test));
+        }
+    }
+
     /// Proves the lock after the session has been resumed: requests a committed check, and a watch
     /// that is known to be set.
     fn prove(&mut self) {
@@ -343,10 +369,7 @@ impl<K: Recipe> Keeper<K> {
     }
 
     fn submit(&mut self) {
-        // A pending watch keeps its number, so that the registry does not hold two watches for one
-        // znode.
-        let watches = &mut self.watches;
-        let own_watch = *self.own_watch.get_or_insert_with(|| watches.issue());
+        let own_watch = self.own_watch();
         let operations = if self.needs_proof {
             self.hold.proof::<K>(Some(own_watch))
         } else {
@@ -356,6 +379,13 @@ impl<K: Recipe> Keeper<K> {
             self.own_watch = None;
             self.pause();
         }
+    }
+
+    /// Returns the number of the watch on our own znode. A pending watch keeps its number, so that the
+    /// registry does not hold two watches for one znode.
+    fn own_watch(&mut self) -> WatchNumber {
+        let watches = &mut self.watches;
+        *self.own_watch.get_or_insert_with(|| watches.issue())
     }
 
     fn event(&mut self, watch: WatchNumber, kind: EventType) {
@@ -371,10 +401,15 @@ impl<K: Recipe> Keeper<K> {
         }
     }
 
-    /// Evaluates the reply to [`submit`](Self::submit): a proof, or the read alone.
+    /// Evaluates the reply to [`submit`](Self::submit), a proof or the read alone, or to a test.
     fn replied(&mut self, reply: Reply) {
         let is_proof = reply.results.len() > 1;
-        self.knows_data |= reply.results.last().is_some_and(|read| self.hold.note_data(read));
+        let last = reply.results.last();
+        if let Some(written) = last.and_then(|read| self.hold.note_data(read)) {
+            (self.knows_data, self.known) = (true, Some(written));
+        }
+        let has_missed_data = matches!(last, Some(Ok(Response::Exists(stat)))
+            if self.known.is_some_and(|known| known != stat.mzxid));
         let seen = self.hold.seen(reply.results.last().cloned().map(replayable));
         if is_proof {
             let proof = self.hold.proven::<K>(reply.results.into_iter().map(replayable));
@@ -385,6 +420,9 @@ impl<K: Recipe> Keeper<K> {
             self.conclude(&proof);
         }
         self.conclude(&seen);
+        if has_missed_data && seen == Proof::Held {
+            self.submit();
+        }
         // A server that refuses the proof may well answer the read beside it.
         if self.watch_at.is_none() {
             self.pauses.reset();

@@ -331,7 +331,7 @@ const TAKE_MAX: u64 = 13;
 const LISTED_MAX: u64 = 30_000;
 
 /// Tests of a znode of its own, in three minutes: one every 30 s.
-const TESTS_MAX: u64 = 6;
+pub(crate) const TESTS_MAX: u64 = 6;
 
 #[test]
 fn hundreds_of_members_and_watches_on_one_connection() {
