@@ -32,7 +32,8 @@
 //! which of these conditions are necessary, and what goes wrong with fewer gaps.
 //!
 //! Requests that are close together count as one, so that a busy session needs no more memory than
-//! a quiet one. This is safe: *b+* may be any later request, and two pauses that fall into the gap
+//! a quiet one, but those at their edges remain: a read does not hide the ping behind it. This is
+//! safe: *b+* may be any later request, and two pauses that fall into the gap
 //! around an omitted request are together no longer than that gap.
 
 use std::collections::VecDeque;
@@ -101,10 +102,16 @@ impl Bridge {
     pub(super) fn acknowledged(&mut self, proof: Proof, now: Time) {
         if let Some(newest) = self.requests.back_mut() {
             newest.next_got.get_or_insert(now);
-            // This request is not stored, but it may still serve as *b+* of the request before it.
-            if proof.sent < newest.proof.sent + self.write_interval / 4 {
+            // Pings and other requests may be acknowledged out of order.
+            if proof.sent <= newest.proof.sent {
                 return;
             }
+        }
+        // A request is not kept if both its neighbours are close to it. It has served as *b+* of the
+        // one before it.
+        let before = self.requests.len().checked_sub(2).and_then(|index| self.requests.get(index));
+        if before.is_some_and(|before| proof.sent < before.proof.sent + self.write_interval / 4) {
+            self.requests.pop_back();
         }
         self.requests.push_back(Request { proof, got: now, next_got: None });
         // A lease based on a request that old would already have ended.
