@@ -6,7 +6,8 @@ use std::time::Duration;
 use jute_codec::OpCode;
 use zk_recipes::kind::Queued;
 use zk_recipes::{
-    Acl, AtRiskPolicy, Client, ErrorCode, FailedAction, LockError, LockState, Permissions, Released,
+    Acl, AtRiskPolicy, Client, ErrorCode, FailedAction, GroupError, LockError, LockState,
+    Permissions, PresenceError, RecipeError, Released, ValueError, WorkQueueError,
 };
 use zk_session::recipe::Session;
 use zk_tests::case::{Case, LOCK};
@@ -543,4 +544,30 @@ fn a_directory_that_may_not_be_listed_is_reported<C: Case<Kind: Queued>>() {
         assert!(refused.as_ref().is_err_and(is_listing), "{refused:?}");
         world.check_clean(&[&client, &owner]).await;
     });
+}
+
+#[test]
+fn errors_of_all_recipes_have_the_code_of_a_refusal() {
+    let refused = RecipeError::Refused {
+        code: ErrorCode::NO_AUTH,
+        action: FailedAction::Create,
+        path: "/a".to_owned(),
+    };
+    let codes = [
+        refused.server_code(),
+        GroupError::from(refused.clone()).server_code(),
+        LockError::from(refused.clone()).server_code(),
+        PresenceError::from(refused.clone()).server_code(),
+        ValueError::from(refused.clone()).server_code(),
+        WorkQueueError::from(refused).server_code(),
+    ];
+    assert_eq!(codes, [Some(ErrorCode::NO_AUTH); 6]);
+    let codes = [
+        GroupError::from(RecipeError::Closed).server_code(),
+        LockError::Closed.server_code(),
+        PresenceError::Ended.server_code(),
+        ValueError::Conflict.server_code(),
+        WorkQueueError::Takers(LockError::Closed).server_code(),
+    ];
+    assert_eq!(codes, [None; 5]);
 }

@@ -1,5 +1,6 @@
 //! Why a process could not join a group, or what it asked of the group failed.
 
+use jute_codec::ErrorCode;
 use thiserror::Error;
 use zk_session::{ConfigError, SessionId};
 
@@ -45,6 +46,13 @@ pub enum GroupError {
 }
 
 jute_codec::debug_by_message!(GroupError);
+
+impl GroupError {
+    /// Returns the code with which a server refused a request, if that is the reason.
+    pub fn server_code(&self) -> Option<ErrorCode> {
+        if let Self::Recipe(error) = self { error.server_code() } else { None }
+    }
+}
 
 impl From<ConfigError> for GroupError {
     fn from(error: ConfigError) -> Self {

@@ -157,6 +157,11 @@ pub enum Stopped {
 jute_codec::debug_by_message!(Stopped);
 
 impl LockError {
+    /// Returns the code with which a server refused a request, if that is the reason.
+    pub fn server_code(&self) -> Option<ErrorCode> {
+        if let Self::Refused { code, .. } = self { Some(*code) } else { None }
+    }
+
     /// Returns true if the lock was not obtained in time.
     pub fn is_timed_out(&self) -> bool {
         matches!(self, Self::TimedOut(_))

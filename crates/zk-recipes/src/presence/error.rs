@@ -1,5 +1,6 @@
 //! Why a presence did not begin, or what was asked of it failed.
 
+use jute_codec::ErrorCode;
 use thiserror::Error;
 use zk_session::{ConfigError, SessionId};
 
@@ -42,6 +43,13 @@ pub enum PresenceError {
 }
 
 jute_codec::debug_by_message!(PresenceError);
+
+impl PresenceError {
+    /// Returns the code with which a server refused a request, if that is the reason.
+    pub fn server_code(&self) -> Option<ErrorCode> {
+        if let Self::Recipe(error) = self { error.server_code() } else { None }
+    }
+}
 
 impl From<ConfigError> for PresenceError {
     fn from(error: ConfigError) -> Self {

@@ -1,5 +1,6 @@
 //! Why an operation on a shared value or a counter has failed.
 
+use jute_codec::ErrorCode;
 use std::fmt;
 
 use thiserror::Error;
@@ -67,6 +68,13 @@ pub enum ValueError {
 }
 
 jute_codec::debug_by_message!(ValueError);
+
+impl ValueError {
+    /// Returns the code with which a server refused a request, if that is the reason.
+    pub fn server_code(&self) -> Option<ErrorCode> {
+        if let Self::Recipe(error) = self { error.server_code() } else { None }
+    }
+}
 
 impl StreamError for ValueError {
     fn is_last(&self) -> bool {

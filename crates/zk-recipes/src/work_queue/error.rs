@@ -1,5 +1,6 @@
 //! Why a work queue could not do what its caller asked for.
 
+use jute_codec::ErrorCode;
 use thiserror::Error;
 use zk_session::{ConfigError, SlowCommits};
 
@@ -72,7 +73,8 @@ pub enum WorkQueueError {
         /// The directory of the items.
         directory: String,
     },
-    /// The queue of takers is not in order.
+    /// The queue of takers is not in order: it has entries of another kind of lock, or no numbers
+    /// left. What a server refuses there, and a timeout, is a [`Recipe`](Self::Recipe) error.
     #[error("the queue of takers failed: {0}")]
     Takers(LockError),
     /// The queue has so many items that this client cannot list them, so it can take none. A client
@@ -108,6 +110,13 @@ pub enum WorkQueueError {
 }
 
 jute_codec::debug_by_message!(WorkQueueError);
+
+impl WorkQueueError {
+    /// Returns the code with which a server refused a request, if that is the reason.
+    pub fn server_code(&self) -> Option<ErrorCode> {
+        if let Self::Recipe(error) = self { error.server_code() } else { None }
+    }
+}
 
 impl MayTimeOut for WorkQueueError {
     fn timed_out(_: &str) -> Self {
