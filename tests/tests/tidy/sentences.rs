@@ -71,6 +71,12 @@ fn collect(items: &[syn::Item], found: &mut Known) {
                 note_defaults(found, &it.ident, &it.generics);
                 for variant in &it.variants {
                     note(found, &it.ident, &variant.ident.to_string(), &variant.attrs);
+                    for field in &variant.fields {
+                        if let Some(name) = &field.ident {
+                            let name = format!("{}::{name}", variant.ident);
+                            note(found, &it.ident, &name, &field.attrs);
+                        }
+                    }
                 }
             }
             syn::Item::Impl(it) if it.trait_.is_none() => {
@@ -242,7 +248,8 @@ mod tests {
                 pub path: String, kind: K }
             /// A state.
             pub enum State { /// It is held.
-                Held, Lost }
+                Held, Lost { /// Why.
+                    reason: u8 } }
             impl<K: Kind> Lock<K> {
                 /// Takes it.
                 pub fn acquire(&self) {}
@@ -283,6 +290,7 @@ mod tests {
             "Lock path: Its path.",
             "State : A state.",
             "State Held: It is held.",
+            "State Lost::reason: Why.",
             "Stats : Numbers.",
             "Stats attempts: How often.",
         ];

@@ -63,7 +63,9 @@ const SHOWN: &[&str] = &[
     "Default",
     "Display",
     "Error",
+    "Future",
     "Hash",
+    "IntoFuture",
     "Ord",
     "PartialEq",
     "Stream",
@@ -165,7 +167,8 @@ fn written(page: &Page, files: &[File]) -> String {
         // Headings would be found before the pages that explain something.
         page_text.push_str("\n```text\n");
         for line in it.lines {
-            let fields = it.fields.get(&line.text).map(|fields| fields.join(", "));
+            let variant = line.text.clone();
+            let fields = it.fields.get(&variant).map(|fields| fields.join(", "));
             let text = match fields {
                 Some(fields) => format!("{} {{ {fields} }}", line.text),
                 None => line.text,
@@ -183,6 +186,14 @@ fn written(page: &Page, files: &[File]) -> String {
                 let of_type = rank == Rank::Declaration || !name_in_source.is_empty();
                 if let Some(sentence) = documented.sentences.get(&key).filter(|_| of_type) {
                     page_text.push_str(&comment(&format!("{indent}    "), sentence));
+                }
+            }
+            for field in it.fields.get(&variant).into_iter().flatten() {
+                let field = field.split(':').next().unwrap_or_default();
+                let key = (name.clone(), format!("{variant}::{field}"));
+                if let Some(sentence) = documented.sentences.get(&key) {
+                    let sentence = format!("`{field}`: {sentence}");
+                    page_text.push_str(&comment(&format!("{indent}    "), &sentence));
                 }
             }
         }
