@@ -18,8 +18,8 @@ mod operations;
 mod options;
 mod questions;
 mod recipes;
-mod sentences;
 mod signatures;
+mod summaries;
 mod text;
 mod tree_rules;
 

@@ -2,13 +2,13 @@
 //!
 //! A line of a snapshot is an item with its whole path, such as
 //! `pub fn zk_recipes::WorkQueue::length(&self) -> zk_recipes::Call<usize, zk_recipes::WorkQueueError>`.
-//! On the page, it is a line in the block of its type, and no path has modules. The first sentence of
-//! its documentation follows.
+//! On the page, it is a line in the block of its type, and no path has modules. The first
+//! paragraph of its documentation follows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use super::{File, listings::text, sentences::known};
+use super::{File, listings::text, summaries::known};
 
 /// A page, what it is about, and its snapshot.
 struct Page {
@@ -139,14 +139,14 @@ fn written(page: &Page, files: &[File]) -> String {
     types.retain(|_, it| it.lines.iter().any(|line| line.rank == Rank::Declaration));
     let mut documented = known(files, page.source);
     let of_codec = known(files, CODEC_SOURCE);
-    for (member, sentence) in of_codec.sentences {
-        documented.sentences.entry(member).or_insert(sentence);
+    for (member, summary) in of_codec.summaries {
+        documented.summaries.entry(member).or_insert(summary);
     }
     for (member, names) in of_codec.parameters {
         documented.parameters.entry(member).or_insert(names);
     }
     let mut page_text = format!(
-        "# {}\n\nWhat each public type has, with the first sentence of its documentation; rustdoc (`cargo doc --open`) has the rest.\nAll are `Send` and `Sync`, but for those with a line that says `not`.\n{}\n",
+        "# {}\n\nWhat each public type has, with the first paragraph of its documentation; rustdoc (`cargo doc --open`) has the rest.\nAll are `Send` and `Sync`, but for those with a line that says `not`.\n{}\n",
         page.title, page.about
     );
     let functions = functions(snapshot);
@@ -157,8 +157,8 @@ fn written(page: &Page, files: &[File]) -> String {
             let key = (String::new(), name.trim_start_matches("fn ").to_owned());
             let names = documented.parameters.get(&key).map_or(&[][..], Vec::as_slice);
             page_text.push_str(&wrapped(&with_names(&line, names)));
-            if let Some(sentence) = documented.sentences.get(&key) {
-                page_text.push_str(&comment("    ", sentence));
+            if let Some(summary) = documented.summaries.get(&key) {
+                page_text.push_str(&comment("    ", summary));
             }
         }
         page_text.push_str("```\n");
@@ -184,16 +184,16 @@ fn written(page: &Page, files: &[File]) -> String {
             for name_in_source in [own_name, defaults] {
                 let key = (name.clone(), name_in_source.to_owned());
                 let of_type = rank == Rank::Declaration || !name_in_source.is_empty();
-                if let Some(sentence) = documented.sentences.get(&key).filter(|_| of_type) {
-                    page_text.push_str(&comment(&format!("{indent}    "), sentence));
+                if let Some(summary) = documented.summaries.get(&key).filter(|_| of_type) {
+                    page_text.push_str(&comment(&format!("{indent}    "), summary));
                 }
             }
             for field in it.fields.get(&variant).into_iter().flatten() {
                 let field = field.split(':').next().unwrap_or_default();
                 let key = (name.clone(), format!("{variant}::{field}"));
-                if let Some(sentence) = documented.sentences.get(&key) {
-                    let sentence = format!("`{field}`: {sentence}");
-                    page_text.push_str(&comment(&format!("{indent}    "), &sentence));
+                if let Some(summary) = documented.summaries.get(&key) {
+                    let summary = format!("`{field}`: {summary}");
+                    page_text.push_str(&comment(&format!("{indent}    "), &summary));
                 }
             }
         }
@@ -490,10 +490,10 @@ fn wrapped(line: &str) -> String {
 }
 
 /// Returns a comment on lines of its own.
-fn comment(indent: &str, sentence: &str) -> String {
+fn comment(indent: &str, summary: &str) -> String {
     let mut text = String::new();
     let mut line = format!("{indent}//");
-    for word in sentence.split_whitespace() {
+    for word in summary.split_whitespace() {
         if line.chars().count() + word.chars().count() >= COLUMNS {
             writeln!(text, "{line}").expect("a string grows");
             line = format!("{indent}//");

@@ -1,4 +1,4 @@
-//! The first sentences of the documentation in the sources, and the names of parameters, by crate,
+//! The first paragraphs of the documentation in the sources, and the names of parameters, by crate,
 //! type and member.
 
 use std::collections::BTreeMap;
@@ -15,8 +15,8 @@ type Key = (String, String);
 /// variants, and its functions.
 #[derive(Default)]
 pub(crate) struct Known {
-    /// The first sentence of the documentation.
-    pub(crate) sentences: BTreeMap<Key, String>,
+    /// The first paragraph of the documentation.
+    pub(crate) summaries: BTreeMap<Key, String>,
     /// The names of the parameters, without `self`.
     pub(crate) parameters: BTreeMap<Key, Vec<String>>,
     /// The types that have another name as well, by that name.
@@ -33,7 +33,7 @@ pub(crate) fn known(files: &[File], folder: &str) -> Known {
         collect(&parsed.items, &mut found);
     }
     for (alias, of) in found.aliases.clone() {
-        copy(&mut found.sentences, &alias, &of);
+        copy(&mut found.summaries, &alias, &of);
         copy(&mut found.parameters, &alias, &of);
     }
     found
@@ -95,7 +95,7 @@ fn collect(items: &[syn::Item], found: &mut Known) {
                     }
                 }
             }
-            syn::Item::Type(it) => {
+            syn::Item::Type(it) if is_public(&it.vis) => {
                 note(found, &it.ident, "", &it.attrs);
                 note_defaults(found, &it.ident, &it.generics);
                 if let syn::Type::Path(of) = &*it.ty
@@ -132,7 +132,7 @@ fn note_defaults(found: &mut Known, of: &syn::Ident, generics: &syn::Generics) {
     let defaults: Vec<String> = defaults.collect();
     if !defaults.is_empty() {
         let text = format!("Unless they are named: {}.", defaults.join(", "));
-        found.sentences.entry((of.to_string(), "<>".to_owned())).or_insert(text);
+        found.summaries.entry((of.to_string(), "<>".to_owned())).or_insert(text);
     }
 }
 
@@ -176,9 +176,9 @@ fn note_members(
                 if is_type {
                     *of = Some(it);
                 }
-                let sentence = first_sentence(std::mem::take(&mut lines).into_iter());
+                let sentence = summary(std::mem::take(&mut lines).into_iter());
                 if let (Some(of), Some(sentence)) = (&*of, sentence) {
-                    found.sentences.entry((of.to_string(), name)).or_insert(sentence);
+                    found.summaries.entry((of.to_string(), name)).or_insert(sentence);
                 }
             }
             TokenTree::Punct(_) | TokenTree::Literal(_) => {}
@@ -195,8 +195,8 @@ fn note_as(found: &mut Known, of: String, name: String, attributes: &[syn::Attri
         let syn::Meta::NameValue(it) = &attribute.meta else { return None };
         it.path.is_ident("doc").then(|| text_of(&it.value)).flatten()
     });
-    if let Some(sentence) = first_sentence(lines) {
-        found.sentences.entry((of, name)).or_insert(sentence);
+    if let Some(sentence) = summary(lines) {
+        found.summaries.entry((of, name)).or_insert(sentence);
     }
 }
 
@@ -206,14 +206,26 @@ fn text_of(value: &syn::Expr) -> Option<String> {
     Some(text.value())
 }
 
-/// Returns the first sentence of lines of documentation, without links.
-fn first_sentence(lines: impl Iterator<Item = String>) -> Option<String> {
-    let lines = lines.map(|line| line.trim().to_owned()).take_while(|line| !line.is_empty());
-    let paragraph = lines.collect::<Vec<_>>().join(" ");
-    let end = paragraph.find(". ").map_or(paragraph.len(), |at| at + 1);
+/// Returns the first paragraph of lines of documentation, and that about errors, without links.
+fn summary(lines: impl Iterator<Item = String>) -> Option<String> {
+    let lines: Vec<String> = lines.map(|line| line.trim().to_owned()).collect();
+    let paragraph = |lines: &mut dyn Iterator<Item = &String>| {
+        let lines = lines.skip_while(|it| it.is_empty()).take_while(|it| !it.is_empty());
+        without_links(&lines.map(String::as_str).collect::<Vec<_>>().join(" "))
+    };
+    let mut text = paragraph(&mut lines.iter());
+    let mut errors = lines.iter().skip_while(|it| *it != "# Errors").skip(1).peekable();
+    if errors.peek().is_some() {
+        text.push_str(" Errors: ");
+        text.push_str(&paragraph(&mut errors));
+    }
+    (!text.is_empty()).then_some(text)
+}
+
+fn without_links(paragraph: &str) -> String {
     let (mut text, mut is_address) = (String::new(), false);
     let mut before = ' ';
-    for character in paragraph[..end].chars() {
+    for character in paragraph.chars() {
         match character {
             '[' => {}
             ']' => {}
@@ -224,7 +236,7 @@ fn first_sentence(lines: impl Iterator<Item = String>) -> Option<String> {
         }
         before = character;
     }
-    (!text.is_empty()).then_some(text)
+    text
 }
 
 #[cfg(test)]
@@ -232,16 +244,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sentence_ends_with_its_paragraph_and_has_no_links() {
-        let first = |text: &str| first_sentence(text.lines().map(str::to_owned));
+    fn a_summary_has_the_first_paragraph_and_the_errors_without_links() {
+        let first = |text: &str| summary(text.lines().map(str::to_owned));
         let text = " Returns the [`Lock`](crate::Lock) (of\n this client). It\n waits.\n\n More.";
-        assert_eq!(first(text).as_deref(), Some("Returns the `Lock` (of this client)."));
-        assert_eq!(first(" Holds\n a lock\n\n # Errors").as_deref(), Some("Holds a lock"));
+        assert_eq!(first(text).as_deref(), Some("Returns the `Lock` (of this client). It waits."));
+        let text = " Holds\n a lock\n\n # Errors\n\n [`Closed`](A::Closed).\n\n More.";
+        assert_eq!(first(text).as_deref(), Some("Holds a lock Errors: `Closed`."));
         assert_eq!(first(""), None);
     }
 
     #[test]
-    fn what_is_public_has_sentences_and_parameters() {
+    fn what_is_public_has_summaries_and_parameters() {
         let source = "
             /// A lock.
             pub struct Lock<K: Kind = kind::Fair> { /// Its path.
@@ -276,7 +289,7 @@ mod tests {
         let files = [File { path, text: source.to_owned() }];
         let known = known(&files, "crates/a");
         let found: Vec<_> = known
-            .sentences
+            .summaries
             .iter()
             .filter(|((of, _), _)| of != "Gate")
             .map(|((of, name), text)| format!("{of} {name}: {text}"))
