@@ -104,6 +104,7 @@ fn collect(items: &[syn::Item], found: &mut Known) {
                     found.aliases.insert(it.ident.to_string(), of.ident.to_string());
                 }
             }
+            syn::Item::Const(it) if is_public(&it.vis) => note(found, &it.ident, "", &it.attrs),
             syn::Item::Fn(it) if is_public(&it.vis) => {
                 note_as(found, String::new(), it.sig.ident.to_string(), &it.attrs);
                 note_parameters(found, "", &it.sig);

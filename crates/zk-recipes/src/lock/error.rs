@@ -114,7 +114,8 @@ pub enum LostReason {
     /// The lock was at risk, and its [policy](crate::AtRiskPolicy) treats that as lost.
     #[error("the lock was at risk")]
     AtRisk,
-    /// The client was closed.
+    /// The client was closed. All guards of a client are lost with this reason as soon as
+    /// [`close`](zk_session::Client::close) begins.
     #[error("the client was closed")]
     Closed,
     /// The lease has ended or, without a lease, no server has acknowledged the session for a whole

@@ -64,7 +64,7 @@ pub struct Phases {
 }
 
 impl Phases {
-    /// Returns the current phase.
+    /// Returns the current phase. It is [`Claiming`](Phase::Claiming) before the acquire is polled.
     pub fn current(&self) -> Phase {
         *self.phases.borrow()
     }

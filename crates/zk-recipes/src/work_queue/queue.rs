@@ -211,7 +211,8 @@ impl WorkQueue {
         aside.blocked().map(|(item, reason)| BlockedItem { path: path(item), reason }).collect()
     }
 
-    /// Reads the number of items, leased ones included.
+    /// Reads the number of items, leased ones included. Needs no permission: servers tell everybody
+    /// how many children a znode has. Returns 0 before the first put.
     ///
     /// After a lost connection, the read is repeated. Cancel safe.
     ///

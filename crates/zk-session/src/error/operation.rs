@@ -37,7 +37,8 @@ pub enum OpError {
         /// The path of the znode that could not be created, as the client sees it.
         path: String,
     },
-    /// The client was closed.
+    /// The client was closed. An operation that is called afterwards, or that was not sent before, is
+    /// [`NotApplied`](Outcome::NotApplied).
     #[error("{}the client is closed; the operation {outcome}", Label(.target))]
     Closed {
         /// What is known about its effect.

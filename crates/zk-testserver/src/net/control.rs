@@ -154,7 +154,7 @@ impl TestServer {
         self.with(Server::catch_up_all);
     }
 
-    /// Expires a session, as if its timeout had passed.
+    /// Expires a session, as if its timeout had passed, and closes its connection.
     pub fn expire(&self, session: SessionId) {
         self.with(|server, now| server.expire(session, now));
     }
@@ -238,7 +238,8 @@ impl TestServer {
         self.with(|server, _| server.watch_count())
     }
 
-    /// Creates a persistent znode, or an ephemeral if there is an owner.
+    /// Creates a persistent znode, or an ephemeral if there is an owner. Everybody may do everything
+    /// with it, and the parent must exist.
     ///
     /// # Panics
     ///

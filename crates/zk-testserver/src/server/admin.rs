@@ -211,7 +211,8 @@ impl Server {
         members.chain(islands).sum()
     }
 
-    /// Creates a persistent znode, or an ephemeral if there is an owner.
+    /// Creates a persistent znode, or an ephemeral if there is an owner. Everybody may do everything
+    /// with it, and the parent must exist.
     ///
     /// # Panics
     ///
