@@ -122,7 +122,7 @@ pub enum What {
     Begun { call: Id, name: &'static str, on: String, timeout: Option<Duration> },
     /// A call has ended.
     Ended { call: Id, end: End },
-    /// A caller has a lock. `is_held` says whether the guard said so at that moment.
+    /// A caller has a lock. `is_held` says whether the guard promised that at that moment.
     Granted {
         lock: String,
         guard: Id,

@@ -344,7 +344,8 @@ impl<K: Recipe> Keeper<K> {
         }
     }
 
-    /// Tests whether the znode exists, which needs no permission.
+    /// Tests whether the znode exists, which needs no permission. If a server has refused the proof,
+    /// requests another one: the refusal may have ended.
     fn check_if_due(&mut self) {
         let view = self.feed.view();
         if !is_check_due(view, &mut self.check_at) {
@@ -352,7 +353,12 @@ impl<K: Recipe> Keeper<K> {
         }
         self.check_at = next_check(view);
         // A read shows the same.
-        if self.feed.pending.is_none() && self.watch_at.is_none() {
+        if self.feed.pending.is_some() || self.watch_at.is_some() {
+            return;
+        }
+        if self.needs_proof {
+            self.submit();
+        } else {
             let test = vec![watch_existence(self.hold.path.clone(), self.own_watch())];
             // A client that has stopped says so in another way.
             let _ = self.feed.submit(flight(Some(self.hold.session), test));
@@ -436,7 +442,8 @@ impl<K: Recipe> Keeper<K> {
             }
             Proof::Later(_) => self.pause(),
             // After a lost connection, the keeper proves the lock again on the next one. Without
-            // permission to read the znode, nothing can prove the lock, so it stays at risk.
+            // permission to read the znode, nothing can prove the lock, so it stays at risk until a
+            // check is not refused.
             Proof::Held | Proof::Open | Proof::Refused(_) => {}
         }
     }

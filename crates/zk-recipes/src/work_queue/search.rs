@@ -15,7 +15,7 @@ use super::machine::look::{Found, Look};
 use crate::engine::drive::run;
 use crate::engine::join::join_all;
 use crate::error::RecipeError;
-use crate::exclusive::ExclusiveLock;
+use crate::exclusive::{ExclusiveGuard, ExclusiveLock};
 use crate::machine::{FailedAction, ReadAll, child, delete, exists, list, read};
 
 /// Number of items of one list that a taker tries before it lists again.
@@ -208,16 +208,37 @@ async fn lease(
         acquire = acquire.timeout(deadline.saturating_since(core.client.now()));
     }
     let Some(guard) = acquire.without_wait().await? else { return Ok(None) };
+    if let Some(found) = read_leased(core, item, &guard, deadline).await? {
+        return Ok(Some(Leased::new(core, item.clone(), guard, found)));
+    }
+    // Wait for the end of the lease, because the next list would show it as that of another taker.
+    // If a server refuses the release, the client retries it.
+    let mut release = guard.release();
+    if let Some(deadline) = deadline {
+        release = release.timeout(deadline.saturating_since(core.client.now()));
+    }
+    let _ = release.await;
+    Ok(None)
+}
+
+/// Reads an item that was leased, and deletes the pins of earlier takers. Returns `None` if it cannot
+/// be delivered.
+async fn read_leased(
+    core: &Arc<Core>,
+    item: &ItemName,
+    lease: &ExclusiveGuard,
+    deadline: Option<Time>,
+) -> Result<Option<DataReply>, WorkQueueError> {
     let Some((found, pins)) = read_item(core, item, deadline).await? else { return Ok(None) };
     // The item that was listed may be gone, and this one was put after the lease was created: the
     // token of the lease would be lower than those of leases that others had since.
-    if found.stat.czxid.0 > guard.fencing_token().get() {
+    if found.stat.czxid.0 > lease.fencing_token().get() {
         return Ok(None);
     }
     if !pins.is_empty() && !unpin(core, item, &pins, deadline).await? {
         return Ok(None);
     }
-    Ok(Some(Leased::new(core, item.clone(), guard, found)))
+    Ok(Some(found))
 }
 
 /// Reads an item and, if it has children, lists its pins. Returns `None` if the item is gone or cannot

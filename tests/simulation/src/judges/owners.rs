@@ -1,5 +1,5 @@
 //! Nobody deletes an ephemeral znode of another session, and an acknowledgement is committed only while
-//! its lease exists.
+//! its lease exists, or before a later taker has got the item.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -87,14 +87,18 @@ fn is_ephemeral(path: &str) -> bool {
 
 /// Judges acknowledgements whose takers were told that they have succeeded.
 fn judge_acks(events: &[Event], lives: &BTreeMap<&str, Vec<Life>>) -> Vec<String> {
-    let mut taken: BTreeMap<u64, (&str, i64)> = BTreeMap::new();
+    let taken = events.iter().filter_map(|event| match &event.what {
+        What::Taken { path, lease, token, .. } => Some((*lease, (path.as_str(), *token))),
+        _ => None,
+    });
+    let taken: BTreeMap<u64, (&str, i64)> = taken.collect();
+    let delivered: BTreeSet<(&str, i64)> = taken.values().copied().collect();
     let mut violations = Vec::new();
     for event in events {
         match &event.what {
-            What::Taken { path, lease, token, .. } => drop(taken.insert(*lease, (path, *token))),
             What::Acked { lease, told: Told::Applied, item, .. } => {
                 let Some((path, token)) = taken.get(lease) else { continue };
-                if let Some(broken) = broken_ack(path, *token, lives) {
+                if let Some(broken) = broken_ack(path, *token, lives, &delivered) {
                     violations.push(format!("{item} at {:?}: {broken}", event.at));
                 }
             }
@@ -104,7 +108,15 @@ fn judge_acks(events: &[Event], lives: &BTreeMap<&str, Vec<Life>>) -> Vec<String
     violations
 }
 
-fn broken_ack(path: &str, token: i64, lives: &BTreeMap<&str, Vec<Life>>) -> Option<String> {
+/// An acknowledgement names its lease by a path. If an administrator deletes the lease, the next taker
+/// creates one at that path, and then reads the item: an acknowledgement in between deletes an item
+/// that nobody else has got.
+fn broken_ack(
+    path: &str,
+    token: i64,
+    lives: &BTreeMap<&str, Vec<Life>>,
+    delivered: &BTreeSet<(&str, i64)>,
+) -> Option<String> {
     let leased = path.replace("/entries/", "/taken/");
     let mut leases = lives.get(leased.as_str()).into_iter().flatten();
     let (_, ended) = leases.find(|(created, _)| *created == token)?;
@@ -118,9 +130,14 @@ fn broken_ack(path: &str, token: i64, lives: &BTreeMap<&str, Vec<Life>>) -> Opti
     };
     match (*deleted, *ended) {
         (None, _) => Some(format!("{path} was acknowledged, and is there")),
-        (Some(deleted), Some(ended)) if ended < deleted => Some(format!(
-            "{path} was acknowledged by {deleted:#x}, and the lease has ended with {ended:#x}"
-        )),
+        (Some(deleted), Some(ended)) if ended < deleted => {
+            let mut later = delivered.range((path, ended)..(path, deleted));
+            let (_, next) = later.next()?;
+            Some(format!(
+                "{path} was acknowledged by {deleted:#x}, the lease has ended with {ended:#x}, and \
+                 lease {next:#x} has got the item"
+            ))
+        }
         _ => None,
     }
 }
@@ -153,12 +170,16 @@ mod tests {
 
     #[test]
     fn an_acknowledgement_without_its_lease_is_seen() {
-        let acked = |lease: Life, item: Life| {
-            broken_ack(ITEM, 5, &[(LEASE, vec![lease]), (ITEM, vec![item])].into())
+        let acked_beside = |lease: Life, item: Life, other: i64| {
+            let lives = [(LEASE, vec![lease]), (ITEM, vec![item])].into();
+            broken_ack(ITEM, 5, &lives, &[(ITEM, 5), (ITEM, other)].into())
         };
+        let acked = |lease: Life, item: Life| acked_beside(lease, item, 8);
         assert_eq!(acked((5, Some(9)), (3, Some(9))), None);
         assert_eq!(acked((5, None), (3, Some(9))), None);
-        assert!(acked((5, Some(8)), (3, Some(9))).is_some(), "it had ended");
+        assert!(acked((5, Some(7)), (3, Some(9))).is_some(), "another one had the item");
+        let later = acked_beside((5, Some(7)), (3, Some(9)), 10);
+        assert_eq!(later, None, "nobody had the item before");
         assert!(acked((5, Some(9)), (6, Some(9))).is_some(), "the item is newer");
         assert!(acked((5, Some(9)), (3, None)).is_some(), "the item is there");
     }

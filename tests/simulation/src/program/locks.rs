@@ -192,7 +192,7 @@ async fn lead(task: &mut Task, name: &str, lock: &Election) {
     let leading = lock.run_while_leader(async |leadership| {
         let _kept = body_of.world.trouble.keep(leadership.path());
         let id = body_of.id();
-        let is_held = leadership.state() == LockState::Held;
+        let is_held = body_of.is_promised(leadership.state());
         let (path, token) = (leadership.path().to_owned(), leadership.fencing_token().get());
         let (lock, zxid) = (name.to_owned(), body_of.zxid());
         let (path, token, share) = (Some(path), Some(token), Share::Alone);
@@ -255,7 +255,7 @@ pub(super) async fn crowd(task: &mut Task) {
             break;
         };
         let (id, zxid) = (task.id(), task.zxid());
-        let is_held = guard.state() == LockState::Held;
+        let is_held = task.is_promised(guard.state());
         let (name, path) = (WIDE.to_owned(), Some(guard.path().to_owned()));
         let token = None;
         task.push(What::Granted { lock: name, guard: id, share, path, token, is_held, zxid });
@@ -335,7 +335,7 @@ async fn take_with<K: Kind>(
     let at = format!("{root}{}", guard.path());
     let _kept = task.world.trouble.keep(&at);
     let id = task.id();
-    let is_held = guard.state() == LockState::Held;
+    let is_held = task.is_promised(guard.state());
     let (lock, path) = (name.to_owned(), Some(at.clone()));
     let (token, zxid) = (token(&guard), task.zxid());
     task.push(What::Granted { lock, guard: id, share, path, token, is_held, zxid });

@@ -162,7 +162,7 @@ impl Kept {
     fn new(task: &Task, leased: Leased) -> Self {
         let item = String::from_utf8_lossy(leased.data()).into_owned();
         let (lease, token) = (task.id(), leased.fencing_token().get());
-        let is_held = leased.state() == LockState::Held;
+        let is_held = task.is_promised(leased.state());
         let name = format!("{QUEUE} {item}");
         let (queue, share) = (QUEUE.to_owned(), Share::Alone);
         let at = leased.path().to_owned();

@@ -378,17 +378,25 @@ impl Task {
         }
     }
 
-    /// Lets the registry ask about a guard of this task. Without a lease, nothing is promised about
-    /// others while servers can be cut off from their leader: they acknowledge what the leader has
-    /// given to somebody else.
+    /// Returns whether a guard in this state promises that nobody else has the lock.
+    pub fn is_promised(&self, state: LockState) -> bool {
+        state == LockState::Held && self.promises_about_others()
+    }
+
+    /// Without a lease, nothing is promised about others while servers can be cut off from their
+    /// leader: they acknowledge what the leader has given to somebody else.
+    fn promises_about_others(&self) -> bool {
+        self.has_lease() || !self.world.plan.faults.contains(&FaultKind::CutOff)
+    }
+
+    /// Lets the registry ask about a guard of this task.
     pub fn register(
         &self,
         guarded: Guarded<'_>,
         asks: impl Fn() -> Option<Standing> + Send + 'static,
     ) {
-        let world = &self.world;
-        if self.has_lease() || !world.plan.faults.contains(&FaultKind::CutOff) {
-            world.registry.add(guarded, self.life.clone(), asks);
+        if self.promises_about_others() {
+            self.world.registry.add(guarded, self.life.clone(), asks);
         }
     }
 
