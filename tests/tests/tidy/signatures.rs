@@ -98,6 +98,8 @@ struct Line {
     text: String,
     /// The name of a member, as in its source; empty for the type.
     name: String,
+    /// The type with arguments, if the member belongs to some of them only.
+    owner: String,
 }
 
 /// The place of a line in the block of its type.
@@ -175,14 +177,19 @@ fn written(page: &Page, files: &[File]) -> String {
             };
             let rank = line.rank;
             let own_name = line.name.split('<').next().unwrap_or_default();
-            let key = (name.clone(), own_name.to_owned());
+            // What belongs to some arguments only may have another meaning for others.
+            let key = [&line.owner, &name]
+                .map(|of| (of.clone(), own_name.to_owned()))
+                .into_iter()
+                .find(|key| documented.summaries.contains_key(key))
+                .unwrap_or_else(|| (name.clone(), own_name.to_owned()));
             let names = documented.parameters.get(&key).map_or(&[][..], Vec::as_slice);
             let text = with_names(&text, names);
             let indent = if rank == Rank::Declaration { "" } else { "    " };
             page_text.push_str(&wrapped(&format!("{indent}{text}")));
             let defaults = if line.name.is_empty() { "<>" } else { "" };
-            for name_in_source in [own_name, defaults] {
-                let key = (name.clone(), name_in_source.to_owned());
+            let of_defaults = (name.clone(), defaults.to_owned());
+            for (key, name_in_source) in [(key, own_name), (of_defaults, defaults)] {
                 let of_type = rank == Rank::Declaration || !name_in_source.is_empty();
                 if let Some(summary) = documented.summaries.get(&key).filter(|_| of_type) {
                     page_text.push_str(&comment(&format!("{indent}    "), summary));
@@ -284,6 +291,7 @@ fn types(snapshot: &str, is_wanted: &dyn Fn(&str) -> bool) -> BTreeMap<String, T
                     rank: Rank::Rest,
                     text,
                     name: "from".to_owned(),
+                    owner: String::new(),
                 }));
             }
             continue;
@@ -314,7 +322,8 @@ fn types(snapshot: &str, is_wanted: &dyn Fn(&str) -> bool) -> BTreeMap<String, T
         match names {
             [own] => {
                 let text = format!("{mark}{kind}{}{rest}", short(own));
-                of_type.lines.push(Line { rank: Rank::Declaration, text, name: String::new() });
+                let (name, owner) = (String::new(), String::new());
+                of_type.lines.push(Line { rank: Rank::Declaration, text, name, owner });
             }
             [_, variant, field] if kind.is_empty() => {
                 of_type
@@ -324,17 +333,17 @@ fn types(snapshot: &str, is_wanted: &dyn Fn(&str) -> bool) -> BTreeMap<String, T
                     .push(format!("{field}{rest}"));
             }
             [own, member @ ..] => {
-                let owner =
-                    if is_concrete(own) { format!("{}::", short(own)) } else { String::new() };
+                let owner = if is_concrete(own) { short(own) } else { String::new() };
                 let is_rest = kind == "type " || member == ["from"];
                 let rank = if is_rest { Rank::Rest } else { Rank::Member };
                 let kind = if kind == "fn " { "" } else { kind };
-                let mut text = format!("{kind}{owner}{}{rest}", short(&member.join("::")));
+                let of = if owner.is_empty() { "" } else { "::" };
+                let mut text = format!("{kind}{owner}{of}{}{rest}", short(&member.join("::")));
                 if let Some(kinds) = of_some.as_ref().filter(|_| rank == Rank::Member) {
                     write!(text, " // K: {kinds}").expect("a string grows");
                 }
                 let name = member.join("::");
-                of_type.lines.push(Line { rank, text, name });
+                of_type.lines.push(Line { rank, text, name, owner });
             }
             [] => {}
         }

@@ -1,7 +1,7 @@
 //! The first paragraphs of the documentation in the sources, and the names of parameters, by crate,
 //! type and member.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use proc_macro2::{TokenStream, TokenTree};
 
@@ -19,8 +19,8 @@ pub(crate) struct Known {
     pub(crate) summaries: BTreeMap<Key, String>,
     /// The names of the parameters, without `self`.
     pub(crate) parameters: BTreeMap<Key, Vec<String>>,
-    /// The types that have another name as well, by that name.
-    aliases: BTreeMap<String, String>,
+    /// The types that have another name as well, by that name: with their arguments, and without.
+    aliases: BTreeMap<String, [String; 2]>,
 }
 
 /// Returns what the sources below a folder say, such as `crates/zk-recipes`.
@@ -32,9 +32,22 @@ pub(crate) fn known(files: &[File], folder: &str) -> Known {
         let parsed = syn::parse_file(&file.text).expect("it compiles");
         collect(&parsed.items, &mut found);
     }
-    for (alias, of) in found.aliases.clone() {
-        copy(&mut found.summaries, &alias, &of);
-        copy(&mut found.parameters, &alias, &of);
+    // An alias may be one of an alias.
+    for _ in 0..2 {
+        for (alias, of) in found.aliases.clone() {
+            for of in of {
+                copy(&mut found.summaries, &alias, &of);
+                copy(&mut found.parameters, &alias, &of);
+            }
+        }
+    }
+    let with_arguments = found.summaries.keys().chain(found.parameters.keys());
+    let with_arguments: BTreeSet<String> =
+        with_arguments.map(|(of, _)| of.clone()).filter(|of| of.contains('<')).collect();
+    for of in with_arguments {
+        let own = of.split('<').next().unwrap_or_default().to_owned();
+        copy(&mut found.summaries, &of, &own);
+        copy(&mut found.parameters, &of, &own);
     }
     found
 }
@@ -60,7 +73,7 @@ fn collect(items: &[syn::Item], found: &mut Known) {
             syn::Item::Struct(it) if is_public(&it.vis) => {
                 note(found, &it.ident, "", &it.attrs);
                 note_defaults(found, &it.ident, &it.generics);
-                for field in &it.fields {
+                for field in it.fields.iter().filter(|it| is_public(&it.vis)) {
                     if let Some(name) = &field.ident {
                         note(found, &it.ident, &name.to_string(), &field.attrs);
                     }
@@ -81,15 +94,16 @@ fn collect(items: &[syn::Item], found: &mut Known) {
             }
             syn::Item::Impl(it) if it.trait_.is_none() => {
                 let syn::Type::Path(of) = &*it.self_ty else { continue };
-                let Some(of) = of.path.segments.last() else { continue };
+                let parameters = it.generics.type_params().map(|it| it.ident.to_string());
+                let of = written(&of.path, &parameters.collect::<Vec<_>>());
                 for member in &it.items {
                     match member {
                         syn::ImplItem::Fn(it) if is_public(&it.vis) => {
-                            note(found, &of.ident, &it.sig.ident.to_string(), &it.attrs);
-                            note_parameters(found, &of.ident.to_string(), &it.sig);
+                            note_as(found, of.clone(), it.sig.ident.to_string(), &it.attrs);
+                            note_parameters(found, &of, &it.sig);
                         }
                         syn::ImplItem::Const(it) if is_public(&it.vis) => {
-                            note(found, &of.ident, &it.ident.to_string(), &it.attrs);
+                            note_as(found, of.clone(), it.ident.to_string(), &it.attrs);
                         }
                         _ => {}
                     }
@@ -98,10 +112,10 @@ fn collect(items: &[syn::Item], found: &mut Known) {
             syn::Item::Type(it) if is_public(&it.vis) => {
                 note(found, &it.ident, "", &it.attrs);
                 note_defaults(found, &it.ident, &it.generics);
-                if let syn::Type::Path(of) = &*it.ty
-                    && let Some(of) = of.path.segments.last()
-                {
-                    found.aliases.insert(it.ident.to_string(), of.ident.to_string());
+                if let syn::Type::Path(of) = &*it.ty {
+                    let of = written(&of.path, &[]);
+                    let own = of.split('<').next().unwrap_or_default().to_owned();
+                    found.aliases.insert(it.ident.to_string(), [of, own]);
                 }
             }
             syn::Item::Const(it) if is_public(&it.vis) => note(found, &it.ident, "", &it.attrs),
@@ -118,6 +132,25 @@ fn collect(items: &[syn::Item], found: &mut Known) {
             _ => {}
         }
     }
+}
+
+/// Returns a type without modules, such as `Lock<Lead>`, and without arguments if all of them are
+/// parameters.
+fn written(path: &syn::Path, parameters: &[String]) -> String {
+    let Some(last) = path.segments.last() else { return String::new() };
+    let syn::PathArguments::AngleBracketed(arguments) = &last.arguments else {
+        return last.ident.to_string();
+    };
+    let arguments = arguments.args.iter().map(|it| match it {
+        syn::GenericArgument::Type(syn::Type::Path(it)) => written(&it.path, parameters),
+        syn::GenericArgument::Lifetime(it) => format!("'{}", it.ident),
+        _ => "_".to_owned(),
+    });
+    let arguments: Vec<String> = arguments.collect();
+    if arguments.iter().all(|it| parameters.contains(it) || it.starts_with('\'')) {
+        return last.ident.to_string();
+    }
+    format!("{}<{}>", last.ident, arguments.join(", "))
 }
 
 /// Records what the type parameters are that nobody names, under the name `<>`.
@@ -277,6 +310,10 @@ mod tests {
                 /// Opens it.
                 pub fn open<T>(self, times: u32, by: T) {}
             }
+            impl Lock<kind::Door> {
+                /// Opens the door.
+                pub fn open(self) {}
+            }
             /// Adds.
             pub fn add(one: u8, other: u8) {}
             counters! {
@@ -302,6 +339,8 @@ mod tests {
             "Lock acquire: Takes it.",
             "Lock open: Opens it.",
             "Lock path: Its path.",
+            "Lock<Door> open: Opens the door.",
+            "Lock<Gate> open: Opens it.",
             "State : A state.",
             "State Held: It is held.",
             "State Lost::reason: Why.",
@@ -310,7 +349,8 @@ mod tests {
         ];
         assert_eq!(found, expected);
         let of = |of: &str, name: &str| known.parameters[&(of.to_owned(), name.to_owned())].clone();
-        assert_eq!(of("Lock", "open"), ["times", "by"]);
+        assert_eq!(of("Lock<Gate>", "open"), ["times", "by"]);
+        assert_eq!(of("Lock<Door>", "open"), [""; 0]);
         assert_eq!(of("", "add"), ["one", "other"]);
     }
 }

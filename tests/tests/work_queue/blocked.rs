@@ -5,14 +5,18 @@ use std::time::Duration;
 
 use jute_codec::OpCode;
 use zk_recipes::{
-    Acl, BlockReason, BlockedItem, Client, Permissions, RecipeError, WorkQueue, WorkQueueError,
+    Acl, BlockReason, BlockedItem, Client, ErrorCode, Permissions, RecipeError, WorkQueue,
+    WorkQueueError,
 };
 use zk_tests::meter::Pace;
-use zk_tests::scene::{FIRST, SECOND};
+use zk_tests::scene::{FIRST, SECOND, at_op, session};
 use zk_tests::work_queue::{
     ENTRIES, check_clean, children, drain, put_all, queue, start_taking, take, text, world,
 };
 use zk_tests::world::{World, run, run_within, sleep_ms};
+use zk_testserver::Action;
+
+const THROTTLED: ErrorCode = ErrorCode::THROTTLED_OP;
 
 /// The paths of the items, in their order.
 fn items(world: &World) -> Vec<String> {
@@ -49,6 +53,21 @@ async fn take_by(way: usize, queue: &WorkQueue) -> String {
     let data = text(&item);
     item.ack().await.expect("the lease is held");
     data
+}
+
+/// The delete of the lease takes a moment, so the next list shows the lease.
+#[test]
+fn a_taker_does_not_take_its_own_lease_for_that_of_another_one() {
+    run(async {
+        let world = world();
+        let (client, other) = (world.client(FIRST).await, world.client(SECOND).await);
+        put_all(&queue(&client), &["a"]).await;
+        hide(&client, &items(&world)[0]).await;
+        world.server.inject(at_op(session(&other), OpCode::DELETE, Action::Error(THROTTLED)));
+        let taken = queue(&other).try_take().await;
+        assert!(matches!(taken, Err(WorkQueueError::Blocked { .. })), "{taken:?}");
+        assert!(world.server.pending_faults().is_empty(), "{}", world.trace());
+    });
 }
 
 #[test]

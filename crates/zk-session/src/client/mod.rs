@@ -391,8 +391,7 @@ impl Client {
 
     /// Stops this client without ending its session, so that another client can continue it, in this
     /// process or another one: give the ticket to
-    /// [`ClientBuilder::resume`](crate::ClientBuilder::resume). Returns `None` if there is no session,
-    /// or the client was closed before.
+    /// [`ClientBuilder::resume`](crate::ClientBuilder::resume).
     ///
     /// First, the client waits for what recipes have to remove: the znodes of guards that were
     /// dropped, of acquires that were cancelled, of writes that were repeated. If the reply to a
