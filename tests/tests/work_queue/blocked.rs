@@ -187,7 +187,7 @@ fn an_item_whose_child_is_a_pin_is_delivered() {
         put_all(&queue(&client), &["a"]).await;
         let path = items(&world).remove(0);
         let pin = format!("{path}/{:032x}", 1);
-        let owner = zk_tests::scene::session(&other);
+        let owner = session(&other);
         world.server.admin_create(&pin, b"", Some(owner));
         let item = take(&queue(&client)).await;
         assert!(world.server.stat(&pin).is_none(), "the next taker deletes it");

@@ -67,10 +67,7 @@ fn is_of_caller(path: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use zk_testserver::ServerVersion;
-
     use super::*;
-    use crate::draw::Draw;
     use crate::judges::tests::history;
 
     fn count(what: What, refused: &[SessionId]) -> usize {

@@ -95,14 +95,10 @@ fn judge_acks(events: &[Event], lives: &BTreeMap<&str, Vec<Life>>) -> Vec<String
     let delivered: BTreeSet<(&str, i64)> = taken.values().copied().collect();
     let mut violations = Vec::new();
     for event in events {
-        match &event.what {
-            What::Acked { lease, told: Told::Applied, item, .. } => {
-                let Some((path, token)) = taken.get(lease) else { continue };
-                if let Some(broken) = broken_ack(path, *token, lives, &delivered) {
-                    violations.push(format!("{item} at {:?}: {broken}", event.at));
-                }
-            }
-            _ => {}
+        let What::Acked { lease, told: Told::Applied, item, .. } = &event.what else { continue };
+        let Some((path, token)) = taken.get(lease) else { continue };
+        if let Some(broken) = broken_ack(path, *token, lives, &delivered) {
+            violations.push(format!("{item} at {:?}: {broken}", event.at));
         }
     }
     violations
