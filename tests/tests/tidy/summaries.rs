@@ -141,10 +141,14 @@ fn written(path: &syn::Path, parameters: &[String]) -> String {
     let syn::PathArguments::AngleBracketed(arguments) = &last.arguments else {
         return last.ident.to_string();
     };
-    let arguments = arguments.args.iter().map(|it| match it {
-        syn::GenericArgument::Type(syn::Type::Path(it)) => written(&it.path, parameters),
-        syn::GenericArgument::Lifetime(it) => format!("'{}", it.ident),
-        _ => "_".to_owned(),
+    let arguments = arguments.args.iter().map(|it| {
+        if let syn::GenericArgument::Type(syn::Type::Path(it)) = it {
+            written(&it.path, parameters)
+        } else if let syn::GenericArgument::Lifetime(it) = it {
+            format!("'{}", it.ident)
+        } else {
+            "_".to_owned()
+        }
     });
     let arguments: Vec<String> = arguments.collect();
     if arguments.iter().all(|it| parameters.contains(it) || it.starts_with('\'')) {
@@ -156,10 +160,15 @@ fn written(path: &syn::Path, parameters: &[String]) -> String {
 /// Records what the type parameters are that nobody names, under the name `<>`.
 fn note_defaults(found: &mut Known, of: &syn::Ident, generics: &syn::Generics) {
     let defaults = generics.type_params().filter_map(|parameter| {
-        let default = match &parameter.default.as_ref()?.1 {
-            syn::Type::Path(default) => default.path.segments.last()?.ident.to_string(),
-            syn::Type::Tuple(default) if default.elems.is_empty() => "()".to_owned(),
-            _ => return None,
+        let (_, default) = parameter.default.as_ref()?;
+        let default = if let syn::Type::Path(default) = default {
+            default.path.segments.last()?.ident.to_string()
+        } else if let syn::Type::Tuple(default) = default
+            && default.elems.is_empty()
+        {
+            "()".to_owned()
+        } else {
+            return None;
         };
         Some(format!("{} = {default}", parameter.ident))
     });
@@ -173,13 +182,14 @@ fn note_defaults(found: &mut Known, of: &syn::Ident, generics: &syn::Generics) {
 fn note_parameters(found: &mut Known, of: &str, signature: &syn::Signature) {
     let names = signature.inputs.iter().filter_map(|input| match input {
         syn::FnArg::Receiver(_) => None,
-        syn::FnArg::Typed(it) => Some(match &*it.pat {
-            syn::Pat::Ident(it) => it.ident.to_string(),
-            _ => "_".to_owned(),
+        syn::FnArg::Typed(it) => Some(if let syn::Pat::Ident(it) = &*it.pat {
+            it.ident.to_string()
+        } else {
+            "_".to_owned()
         }),
     });
     let key = (of.to_owned(), signature.ident.to_string());
-    found.parameters.entry(key).or_insert(names.collect());
+    found.parameters.entry(key).or_insert_with(|| names.collect());
 }
 
 /// Records the types that a macro declares, with their fields: `pub struct`, a name, and then each
