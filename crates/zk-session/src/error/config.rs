@@ -65,7 +65,8 @@ pub enum ConfigError {
     /// The value of an option is invalid.
     #[error("invalid {option}{}: {defect}", Shown(.value))]
     Option {
-        /// Name of the option: the builder's method that sets it.
+        /// The option, as text for people: mostly the builder's method that sets it, such as
+        /// `session_timeout`, or more, such as `acl of the lock`.
         option: &'static str,
         /// The value as given, as text; empty if it has no text, or is a secret.
         value: String,
