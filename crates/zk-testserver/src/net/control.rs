@@ -238,6 +238,15 @@ impl TestServer {
         self.with(|server, _| server.watch_count())
     }
 
+    /// Does what is due, such as expiring sessions, and commits the write that a fault delays.
+    ///
+    /// Every change by an administrator ([`admin_create`](Self::admin_create) and the others) begins
+    /// with this. So if a change depends on what the tree contains, call this before you look:
+    /// otherwise the write that the change commits first may delete what you have seen.
+    pub fn do_what_is_due(&self) {
+        self.with(Server::do_what_is_due);
+    }
+
     /// Creates a persistent znode, or an ephemeral if there is an owner. Everybody may do everything
     /// with it, and the parent must exist.
     ///

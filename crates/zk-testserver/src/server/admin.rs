@@ -263,7 +263,7 @@ impl Server {
     ///
     /// Panics if the znode does not exist.
     pub fn set_create_count(&mut self, path: &str, creates: i32, now: Duration) {
-        self.release(None, now);
+        self.do_what_is_due(now);
         self.catch_up_all(now);
         let late = self.late_leader.iter_mut();
         for replica in self.followers.iter_mut().chain([&mut self.leader]).chain(late) {
@@ -271,9 +271,16 @@ impl Server {
         }
     }
 
-    fn administrate(&mut self, op: OpCode, write: Write, now: Duration) -> Committed {
+    /// Does what is due, and commits the write that a fault delays. Every change by an administrator
+    /// begins with this.
+    pub fn do_what_is_due(&mut self, now: Duration) {
         self.handle_timeout(now);
         self.release(None, now);
+        self.expire_marked(now);
+    }
+
+    fn administrate(&mut self, op: OpCode, write: Write, now: Duration) -> Committed {
+        self.do_what_is_due(now);
         let identities = Identities::administrator();
         let time_ms = self.time_ms(now);
         let proposal =

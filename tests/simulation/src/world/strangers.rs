@@ -80,6 +80,8 @@ impl Strangers {
     /// Uses up the sequence numbers of a directory, as very many znodes would that are gone.
     pub(super) fn end_sequence(&self, world: &World, draw: &mut Draw) -> String {
         let left = draw.pick(&[0, 0, 1, 2, 5]);
+        // The change does this first, and it may delete the directory.
+        world.server.do_what_is_due();
         let directories =
             SEQUENCES.iter().filter_map(|path| Some((*path, world.server.stat(path)?)));
         let directories: Vec<_> = directories.map(|(path, stat)| (path, stat.czxid)).collect();
@@ -155,6 +157,8 @@ impl Strangers {
     /// Creates a znode that belongs to no recipe in a directory of one.
     pub(super) fn create(&self, world: &World, draw: &mut Draw) -> String {
         let mut aside = draw.clone();
+        // The change does this first, and it may delete the directory or create the znode.
+        world.server.do_what_is_due();
         if aside.chance(30)
             && let Some(item) = any_item(world, &mut aside)
         {
