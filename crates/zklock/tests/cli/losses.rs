@@ -12,11 +12,13 @@ use tokio::task::JoinHandle;
 
 use crate::world::{World, scratch, session, start, zklock_at};
 
-/// A command that reports its session and process, and runs until it is ended.
-const ENDLESS: &str = "echo $ZKLOCK_SESSION; echo $$; sleep 1000 & setsid sleep 1000 & wait";
+/// A command that reports its session and process, and runs until it is ended. It prints the second
+/// line after it has started all its processes, so that a test that has read the line knows that
+/// they exist.
+const ENDLESS: &str = "echo $ZKLOCK_SESSION; sleep 1000 & setsid sleep 1000 & echo $$; wait";
 
 /// The same for a command that ignores SIGTERM, as do the processes that it starts.
-const STUBBORN: &str = "trap '' TERM; echo $ZKLOCK_SESSION; echo $$; sleep 1000 & \
+const STUBBORN: &str = "trap '' TERM; echo $ZKLOCK_SESSION; sleep 1000 & echo $$; \
                         while :; do sleep 0.05; done";
 
 #[tokio::test(flavor = "multi_thread")]
