@@ -1,12 +1,13 @@
 //! Bounded waits, so that an event that never arrives fails the test instead of blocking it.
 
+use std::env;
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use zk_session::{
-    Client, EventType, SessionState, Status, WatchItem, WatchStream, WatchedEvent, Watcher,
+    Client, EventType, OpError, SessionState, Status, WatchItem, WatchStream, WatchedEvent, Watcher,
 };
 
 /// A time longer than any step of a test takes on the slowest machine. Only failures wait for so
@@ -26,11 +27,25 @@ pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
 
 /// Waits until the server of a client has applied everything that was committed before the call.
 ///
+/// Begins again if the connection to a server of an ensemble is lost. Such a server shares the
+/// machine with others and may be silent for seconds, and a client with a lock soon gives up a
+/// silent connection to save its lease: after 2.5 s, with [`LONG_SESSION`](crate::target::LONG_SESSION).
+///
 /// # Panics
 ///
-/// If the connection breaks.
+/// If the connection to an in-process server breaks, or no connection lasts long enough.
 pub async fn catch_up(client: &Client) {
-    client.catch_up().await.expect("the connection holds");
+    let deadline = client.now() + PATIENCE;
+    loop {
+        match client.catch_up().await {
+            Ok(()) => return,
+            Err(error @ OpError::ConnectionLoss { .. }) => {
+                let may_repeat = env::var_os("ZK_CONNECT").is_some() && client.now() < deadline;
+                assert!(may_repeat, "the connection does not hold: {error}");
+            }
+            Err(error) => panic!("the session does not last: {error}"),
+        }
+    }
 }
 
 /// Returns the names of the children of a directory, or none if the server has removed the
