@@ -15,7 +15,7 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter}
 use tracing_subscriber::layer::{Context, SubscriberExt as _};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::{Layer, Registry};
-use zk_recipes::{Client, Clock, FairLock, Lease, LockState, LostReason};
+use zk_recipes::{Acl, Client, Clock, FairLock, Lease, LockState, LostReason};
 use zk_session::{Host, SessionState, Time};
 use zk_tests::page;
 use zk_tests::scene::spawn;
@@ -425,6 +425,29 @@ fn of_many_locks_only_the_first_are_logged() {
         sleep_ms(5_000).await;
         let lines = lines.take();
         assert_eq!(count(&lines, "the lock is at risk"), 1, "{lines:#?}");
+    });
+}
+
+#[test]
+fn of_many_refused_removals_only_the_first_are_logged() {
+    const LOCKS: usize = 30;
+    with_outage(|client, server, _, _, lines| async move {
+        let mut guards = Vec::new();
+        for number in 0..LOCKS {
+            let directory = format!("/locks/{number}");
+            let lock = FairLock::new(&client, &directory).expect("the path is valid");
+            guards.push(lock.acquire().await.expect("nobody else wants it"));
+            assert!(server.admin_set_acl(&directory, Acl::read()), "{directory} is there");
+        }
+        lines.take();
+        for guard in guards {
+            guard.release().await.unwrap_err();
+        }
+        let count =
+            |lines: &[String], text: &str| lines.iter().filter(|line| line.contains(text)).count();
+        let refused = lines.take();
+        assert_eq!(count(&refused, "a server refuses to remove"), 10, "{refused:#?}");
+        assert_eq!(count(&refused, "more removals are refused"), 1, "{refused:#?}");
     });
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use tracing::{Span, debug, debug_span, warn};
+use tracing::{Span, debug, debug_span};
 use zk_session::recipe::{Session, Slot};
 use zk_session::{OpError, Time, WatchMode};
 
@@ -271,8 +271,8 @@ impl<K: Kind> Supervisor<K::Attempt> for Waiting<'_, K> {
         let tally = machine.take_tally();
         self.request.lock.terms.counters.add(tally);
         if tally.watches_missed > 0 {
-            let path = self.request.lock.path();
-            warn!(parent: self.span, %path, "a watch did not report a change");
+            let lock = &self.request.lock;
+            log::watch_missed(lock.client(), self.span, lock.path());
         }
     }
 }

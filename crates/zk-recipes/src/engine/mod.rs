@@ -8,5 +8,6 @@ pub(crate) mod feed;
 pub(crate) mod join;
 pub(crate) mod limited;
 pub(crate) mod monitor;
+pub(crate) mod notice;
 pub(crate) mod persistent;
 pub(crate) mod removal;

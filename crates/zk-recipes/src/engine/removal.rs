@@ -5,9 +5,11 @@ use std::time::Duration;
 use bytestring::ByteString;
 use tracing::{Instrument as _, Span, debug, warn};
 use zk_session::OpError;
+use zk_session::recipe::Notice;
 
 use super::drive::{ClientStopped, Unattended, drive};
 use super::feed::Feed;
+use super::notice::is_among_first;
 use crate::machine::{Refusal, Removal, Repeating};
 
 /// How a removal ended.
@@ -34,7 +36,12 @@ pub(crate) async fn run<R: Removal>(
     let ended = follow(feed, &mut removal).await;
     debug!(?ended, "released");
     if let Ended::Refused(Refusal { path, error }) = &ended {
-        warn!(%path, %error, "a server refuses to remove {}; retrying", R::REMOVED);
+        let removed = R::REMOVED;
+        if is_among_first(Notice::Refused, feed.lane.count_notice(Notice::Refused)) {
+            warn!(%path, %error, "a server refuses to remove {removed}; retrying");
+        } else {
+            debug!(%path, %error, "a server refuses to remove {removed}; retrying");
+        }
     }
     look(&removal);
     conclude(feed, removal, &ended, RETRY_FIRST, span);

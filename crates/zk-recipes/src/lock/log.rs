@@ -1,7 +1,5 @@
-//! What the log says about single locks, for the person on call.
-//!
-//! A client may have thousands of locks, and an outage concerns all of them. So only the first
-//! messages of each kind in a minute are visible at the usual levels.
+//! What the log says about single locks, for the person on call. Only the first messages of each kind
+//! in a minute are visible at the usual levels.
 
 use thiserror::Error;
 use tracing::{Span, debug, info, warn};
@@ -9,9 +7,7 @@ use zk_session::Client;
 use zk_session::recipe::{Notice, Session};
 
 use super::error::LostReason;
-
-/// Number of messages of each kind in a minute that are logged above DEBUG.
-const NOTICES_MAX: u32 = 10;
+use crate::engine::notice::is_among_first;
 
 /// Why a lock is at risk.
 #[derive(Clone, Copy, Eq, Error, PartialEq)]
@@ -68,21 +64,17 @@ pub(crate) fn behind_own_session(client: &Client, span: &Span, path: &str) {
     }
 }
 
+/// Logs that a check has found a change at this path.
+pub(crate) fn watch_missed(client: &Client, span: &Span, path: &str) {
+    const MISSED: &str = "a watch did not report a change";
+    if is_visible(client, Notice::Missed) {
+        warn!(parent: span, %path, "{MISSED}");
+    } else {
+        debug!(parent: span, %path, "{MISSED}");
+    }
+}
+
 /// Counts a message. Returns whether it is one of the first.
 fn is_visible(client: &Client, notice: Notice) -> bool {
     is_among_first(notice, Session::of(client).count_notice(notice))
-}
-
-/// Returns whether a message with this number is visible. Announces that others are not.
-fn is_among_first(notice: Notice, number: u32) -> bool {
-    if number == NOTICES_MAX + 1 {
-        let what = match notice {
-            Notice::AtRisk => "at risk",
-            Notice::HeldAgain => "held again",
-            Notice::Lost => "lost",
-            Notice::OwnSession => "waited for behind the client's own session",
-        };
-        info!("more locks are {what}; they are logged at DEBUG for a minute");
-    }
-    number <= NOTICES_MAX
 }

@@ -96,6 +96,10 @@ impl<L, N> LockBuilder<L, N> {
     /// waiter's znode and the one ahead of it, however long the queue is. Default: 30 s, at least
     /// 10 ms. Each waiter adds up to a quarter of the interval, so that waiters do not check at the
     /// same time.
+    ///
+    /// From 3.8.4 and 3.9.2 on, servers discard an event about a znode that the client may not read
+    /// at that moment. So without checks, somebody who takes READ from the client for a moment can
+    /// make it wait forever.
     pub fn watch_check(mut self, interval: Option<Duration>) -> Self {
         self.options.watch_check = interval;
         self

@@ -18,6 +18,10 @@ pub enum Notice {
     Lost,
     /// An acquire waits behind its own session.
     OwnSession,
+    /// A server refuses to remove a znode.
+    Refused,
+    /// A check has found a change that no watch has reported.
+    Missed,
 }
 
 /// How long messages are counted before the count starts again.
@@ -28,7 +32,7 @@ const PATHS_MAX: usize = 32;
 
 /// The number of recent messages of each kind.
 #[derive(Debug, Default)]
-pub(crate) struct Notices(Mutex<[Window; 4]>);
+pub(crate) struct Notices(Mutex<[Window; 6]>);
 
 #[derive(Clone, Debug, Default)]
 struct Window {

@@ -16,6 +16,7 @@ use crate::driver::command::{Command, ReplySink};
 use crate::driver::janitor::Due;
 use crate::driver::lane_event::LaneEvent;
 use crate::driver::lane_queue::{LaneReceiver, LeaseNeed, lane_queue};
+use crate::driver::notices::Notice;
 use crate::driver::shared::Shared;
 use crate::error::OpError;
 use crate::machine::{Flight, OwnerId, SessionState, Status, Token};
@@ -244,6 +245,12 @@ impl Lane {
                 cleanup(Self::open(shared)).await;
             }
         });
+    }
+
+    /// Counts a message about a single lock, as
+    /// [`Session::count_notice`](super::Session::count_notice) does.
+    pub fn count_notice(&self, notice: Notice) -> u32 {
+        self.shared.notices.count(notice, self.now())
     }
 
     /// Runs `cleanup` with a new lane after `pause`, provided that this session is still open. The

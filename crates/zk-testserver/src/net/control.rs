@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use jute_codec::{SessionId, Stat, Zxid};
+use jute_codec::{Acl, SessionId, Stat, Zxid};
 
 use super::TestServer;
 use crate::fault::{CutOff, Fault, Reception};
@@ -269,6 +269,19 @@ impl TestServer {
     /// Panics if the server refuses the change.
     pub fn admin_set_data(&self, path: &str, data: &[u8]) {
         self.with(|server, now| server.admin_set_data(path, data, now));
+    }
+
+    /// Returns the access control list of a znode, or `None` if the znode does not exist.
+    pub fn acl(&self, path: &str) -> Option<Vec<Acl>> {
+        self.with(|server, _| server.acl(path))
+    }
+
+    /// Replaces the access control list of a znode, without its permission. Returns false if the
+    /// server refuses that: the znode does not exist, or the list is not valid.
+    ///
+    /// Servers tell nobody that permissions have changed.
+    pub fn admin_set_acl(&self, path: &str, acl: Vec<Acl>) -> bool {
+        self.with(|server, now| server.admin_set_acl(path, acl, now))
     }
 
     /// Sets how many children a znode had in its lifetime, which is the next sequence number.

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use jute_codec::{
-    Acl, CreateMode, CreateRequest, DeleteRequest, OpCode, SessionId, SetDataRequest, Stat, Version,
+    Acl, CreateMode, CreateRequest, DeleteRequest, OpCode, SessionId, SetAclRequest,
+    SetDataRequest, Stat, Version,
 };
 
 use crate::acl::Identities;
@@ -255,6 +256,18 @@ impl Server {
         let set_data = SetDataRequest { path: path.into(), data, version: Version::ANY };
         let committed = self.administrate(OpCode::SET_DATA, Write::SetData(set_data), now);
         assert!(committed.error.is_ok(), "setting the data of {path}: {}", committed.error);
+    }
+
+    /// Returns the access control list of a znode, or `None` if the znode does not exist.
+    pub fn acl(&self, path: &str) -> Option<Vec<Acl>> {
+        let node = self.leader.tree.get(path)?;
+        Some(node.acl.as_deref().map_or_else(Acl::open, <[Acl]>::to_vec))
+    }
+
+    /// Replaces the access control list of a znode. Returns false if the server refuses that.
+    pub fn admin_set_acl(&mut self, path: &str, acl: Vec<Acl>, now: Duration) -> bool {
+        let set_acl = SetAclRequest { path: path.into(), acl, version: Version::ANY };
+        self.administrate(OpCode::SET_ACL, Write::SetAcl(set_acl), now).error.is_ok()
     }
 
     /// Sets how many children a znode had in its lifetime, which is the next sequence number.
