@@ -30,6 +30,12 @@ impl Drawn {
         Self { watch_check, at_risk }
     }
 
+    /// Checks for missed watches with this interval if no other was drawn.
+    pub fn or_check(mut self, interval: Option<Duration>) -> Self {
+        self.watch_check = self.watch_check.or(interval);
+        self
+    }
+
     /// Sets the options.
     pub fn set<L, N>(self, lock: LockBuilder<L, N>) -> LockBuilder<L, N> {
         lock.watch_check(self.watch_check).at_risk(self.at_risk)

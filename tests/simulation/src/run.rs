@@ -25,7 +25,7 @@ use crate::program::ends::Heirs;
 use crate::program::{Program, barriers, focus, locks, queue, values};
 use crate::world::World;
 use crate::world::faults::{Struck, afflict, afflict_again};
-use crate::world::plan::{FIRST_SEED, Plan};
+use crate::world::plan::{PERMISSIONS_FROM, Plan, ROWS_FROM};
 
 /// How often the guards are asked for their state, beside each grant.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
@@ -120,11 +120,14 @@ pub fn drawn(seed: u64, draw: &mut Draw, cuts: &Cuts) -> (Plan, Program) {
     if let Some(seed) = plan.blind {
         program.look_at_secrets(seed);
     }
-    if seed >= FIRST_SEED {
+    if seed >= ROWS_FROM {
         plan.draw_rows(seed);
     }
     if let Some(seed) = plan.focus {
         focus::narrow(&mut plan, &mut program, seed);
+    }
+    if seed >= PERMISSIONS_FROM {
+        plan.draw_permissions(seed);
     }
     if !plan.resumes() {
         program.avoid_what_keepers_lack();
@@ -172,6 +175,7 @@ async fn run_world(seed: u64, cuts: &Cuts, faults: Option<Vec<Struck>>, log: Log
             for _ in 0..LOOKS {
                 watched.sleep(LOOK_INTERVAL).await;
                 watched.registry.look();
+                watched.permissions.give_back_what_is_due(&watched);
                 watched.note_sessions();
                 heirs.look(&watched);
                 let now = barriers::last_round(&watched).filter(|(number, _)| *number > 0);

@@ -9,7 +9,7 @@ use crate::world::plan::{FaultKind, Plan};
 /// Returns how the promise was broken.
 pub fn judge(events: &[Event], plan: &Plan) -> Vec<String> {
     // In such a world, servers refuse those who have credentials, too.
-    let may_refuse = plan.faults.contains(&FaultKind::Refusal);
+    let may_refuse = plan.may_forbid() || plan.faults.contains(&FaultKind::Refusal);
     let is_blind = |event: &Event| event.who.is_some_and(|who| plan.is_blind(who.client));
     let broken = |event: &Event| match &event.what {
         What::Intruded { path } => {

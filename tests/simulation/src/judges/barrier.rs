@@ -123,7 +123,7 @@ fn formed(commits: &[CommitRecord]) -> Vec<(i64, i32)> {
         if commit.op == OpCode::SET_DATA {
             version += 1;
             rounds.push((commit.zxid.0, version));
-        } else if commit.op != OpCode::CHECK {
+        } else if !matches!(commit.op, OpCode::CHECK | OpCode::SET_ACL) {
             version = 0;
         }
     }

@@ -17,8 +17,9 @@ const OPERATIONS: [&str; 8] =
 /// Returns how the promise was broken.
 pub fn judge(events: &[Event], plan: &Plan, deleted: &BTreeSet<String>) -> Vec<String> {
     let rules = Rules {
-        are_refused: has(plan, &[FaultKind::Refusal, FaultKind::Throttle, FaultKind::Overload]),
-        are_forbidden: plan.has_rows && has(plan, &[FaultKind::Refusal]),
+        are_refused: plan.may_forbid()
+            || has(plan, &[FaultKind::Refusal, FaultKind::Throttle, FaultKind::Overload]),
+        are_forbidden: plan.may_forbid(),
         are_cut: !plan.faults.is_empty() || plan.closes_connections(),
         are_exhausted: has(plan, &[FaultKind::SequenceEnd]),
         is_limited: plan.outstanding.is_some(),

@@ -26,7 +26,13 @@ const WAITS: &str = "waiting for a znode of this client's session";
 /// Lines about connections.
 const OF_CONNECTIONS: [&str; 2] = ["connected", "connection lost"];
 /// Lines about single locks.
-const OF_LOCKS: [&str; 3] = ["the lock is at risk", "the lock is held again", "the lock is lost"];
+const OF_LOCKS: [&str; 5] = [
+    "the lock is at risk",
+    "the lock is held again",
+    "the lock is lost",
+    "a server refuses to remove",
+    "a watch did not report a change",
+];
 /// Warnings about what callers do, or what they have configured: the shortest session timeouts leave a
 /// part of a second for a lease, so that locks are lost on slow links.
 const ABOUT_CALLERS: [&str; 6] = [
@@ -133,7 +139,7 @@ fn repeated(lines: &[Line<'_>], clients: usize) -> Vec<String> {
         if OF_CONNECTIONS.contains(&line.message) {
             count("lines about connections", "", OF_CONNECTIONS_MAX);
         }
-        if let Some(kind) = OF_LOCKS.iter().find(|kind| **kind == line.message) {
+        if let Some(kind) = OF_LOCKS.iter().find(|kind| line.message.starts_with(**kind)) {
             count(kind, "", OF_A_KIND_MAX);
         }
         if line.message.starts_with(WAITS) {
@@ -239,9 +245,10 @@ mod tests {
         assert_eq!(every(30_000, 3, WAITS), 0);
         assert_eq!(every(10, 22, "the lock is at risk"), 0);
         assert_eq!(every(10, 23, "the lock is at risk"), 1);
+        assert_eq!(every(10, 23, "a server refuses to remove the contender znode; retrying"), 1);
         assert_eq!(every(10, 150, "connected"), 0);
         assert_eq!(every(10, 151, "connected"), 1);
-        assert_eq!(every(10, 216, "the journal is full"), 0);
-        assert_eq!(every(10, 217, "the journal is full"), 1);
+        assert_eq!(every(10, 260, "the journal is full"), 0);
+        assert_eq!(every(10, 261, "the journal is full"), 1);
     }
 }

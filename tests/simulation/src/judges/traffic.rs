@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::Duration;
 
-use crate::history::{Event, Told, What};
+use jute_codec::ErrorCode;
+
+use crate::history::{End, Event, Failure, Told, What};
 use crate::program::Program;
 use crate::program::locks::{WIDE, WIDE_PERMITS};
 use crate::program::queue::QUEUE;
@@ -67,6 +69,8 @@ pub fn judge(
         violations.push(format!("{idle} bytes between {quiet:?}, when no task runs"));
     }
     let (mut calls, mut faults, mut items, mut lists) = (0, 0, 0u64, 0);
+    // The calls that may have left a contender, because they were refused for lack of a permission.
+    let mut refused = 0u64;
     // Without persistent watches, all that wait for a permit list whenever a contender comes or goes.
     let contenders = u64::from(WIDE_PERMITS) + tasks;
     let wide = if plan.has_persistent_watches() { 0 } else { 2 * tasks * contenders * CONTENDER };
@@ -75,6 +79,11 @@ pub fn judge(
     for event in events {
         match event.what {
             What::Fault { .. } => faults += 1,
+            What::Ended { end: End::Failed(Failure::Refused(code)), .. }
+                if ErrorCode(code) == ErrorCode::NO_AUTH && plan.may_forbid() =>
+            {
+                refused += 1;
+            }
             What::Put { told, .. } => items += u64::from(told != Told::NotApplied),
             What::Acked { told: Told::Applied, .. } => items = items.saturating_sub(1),
             _ => {}
@@ -100,13 +109,15 @@ pub fn judge(
     let is_in_a_hurry = plan.focus.is_some() || plan.is_hasty;
     let call_max = if is_in_a_hurry { CALL_IN_A_HURRY_MAX } else { CALL_MAX };
     let fault_max = if plan.resumes() { FAULT_MAX } else { FAULT_OF_KEEPER_MAX * (1 + tasks) };
-    let of_calls = call_max * (calls + CALLS_LEAST) + fault_max * faults + lists;
+    // When these can be removed, each waiter lists all of them again after each removal.
+    let left = CONTENDER * refused * refused * tasks;
+    let of_calls = call_max * (calls + CALLS_LEAST) + fault_max * faults + lists + left;
     if total > pings + RENEWAL * renewals + of_calls {
         let what = format!("{total} bytes for {calls} calls and {faults} faults in {to} s");
         violations.push(what);
     }
     let storm = traffic.range(..to).find(|(second, bytes)| {
-        **bytes > STORM_MAX * tasks + begun.get(second).copied().unwrap_or_default()
+        **bytes > STORM_MAX * tasks + left + begun.get(second).copied().unwrap_or_default()
     });
     if let Some((second, bytes)) = storm {
         violations.push(format!("{bytes} bytes in second {second}"));
@@ -142,6 +153,7 @@ mod tests {
     use super::*;
     use crate::draw::Draw;
     use crate::judges::tests::history;
+    use crate::world::plan::FaultKind;
 
     /// Judges the traffic of a client with a task and this many calls, which is quiet from 100 to
     /// 160 s.
@@ -163,6 +175,21 @@ mod tests {
         assert_eq!(count(0, &[(101, 800), (159, 800)]), 0);
         assert_eq!(count(0, &[(101, 800), (159, 801)]), 1);
         assert_eq!(count(0, &[(99, 5_000), (160, 5_000)]), 0);
+    }
+
+    #[test]
+    fn what_refused_calls_have_left_is_listed_by_others() {
+        let program = Program::draw(&mut Draw::new(1));
+        let count = |faults: Vec<FaultKind>| {
+            let plan = Plan { faults, has_rows: false, ..Plan::draw(&mut Draw::new(1)) };
+            let refused = Failure::Refused(ErrorCode::NO_AUTH.0);
+            let ended = |call| What::Ended { call, end: End::Failed(refused.clone()) };
+            let events = history((0..300).map(ended).collect());
+            let traffic = BTreeMap::from([(7, 5_000_000)]);
+            let quiet = Duration::from_secs(100)..Duration::from_secs(160);
+            judge(&events, &traffic, &plan, &program, &quiet).len()
+        };
+        assert_eq!((count(vec![FaultKind::Permission]), count(vec![])), (0, 2));
     }
 
     #[test]

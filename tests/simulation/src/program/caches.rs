@@ -36,8 +36,9 @@ pub(super) async fn follow<F: Future<Output = ()>>(
     let of = ViewOf::Tree(root, depth);
     let shows = task.world.trouble.view(id, of, task.who.client, &task.life);
     // Whoever may not read something, or is told so, reads it again later.
+    let plan = &task.world.plan;
     let reads_later =
-        task.world.plan.blind.is_some() || task.world.plan.faults.contains(&FaultKind::Refusal);
+        plan.blind.is_some() || plan.may_forbid() || plan.faults.contains(&FaultKind::Refusal);
     shows.leave_alone(reads_later);
     loop {
         // A task that is busy with something else leaves the cache alone for a while.

@@ -77,7 +77,7 @@ type Acquiring<K> = Pin<Box<dyn Future<Output = Result<Option<Guard<K>>, LockErr
 /// Builds a lock of this kind, takes it, keeps it for a while and gives it back.
 pub(super) async fn use_lock(task: &mut Task, kind: LockKind) {
     let client = task.client.clone();
-    let options = Drawn::new(&mut task.draw);
+    let options = Drawn::new(&mut task.draw).or_check(task.check_least());
     let policy = options.at_risk;
     let path = task.draw.pick(&["/locks/a", "/locks/b"]);
     match kind {
@@ -221,7 +221,8 @@ async fn lead(task: &mut Task, name: &str, lock: &Election) {
 
 /// Takes a permit of the semaphore whose number changes, or changes the number.
 pub(super) async fn use_permits(task: &mut Task) {
-    let check = task.draw.pick(&[Some(Duration::from_secs(30)), None]);
+    let check =
+        task.draw.pick(&[Some(Duration::from_secs(30)), None]).or_else(|| task.check_least());
     let built = Semaphore::builder(&task.client, RESIZED).and_then(|lock| {
         lock.permits(RESIZED_MAX).accept_stored_permits().watch_check(check).build()
     });
@@ -243,7 +244,7 @@ pub(super) async fn use_permits(task: &mut Task) {
 /// Takes several permits of the wide semaphore, and gives them back.
 pub(super) async fn crowd(task: &mut Task) {
     let built = Semaphore::builder(&task.client, WIDE)
-        .and_then(|lock| lock.permits(WIDE_PERMITS).watch_check(None).build());
+        .and_then(|lock| lock.permits(WIDE_PERMITS).watch_check(task.check_least()).build());
     let Ok(lock) = built else { unreachable!("the options are valid") };
     let share = Share::Permit(usize::try_from(WIDE_PERMITS).unwrap_or(1));
     let mut kept = Vec::new();

@@ -84,6 +84,7 @@ pub async fn use_options(task: &mut Task) {
     // nobody knew of the item.
     let delay = task.draw.pick(&[0, 100, 1_000, 2_000]);
     let check = task.draw.pick(&[Some(1), Some(5), Some(30), None]).map(Duration::from_secs);
+    let check = check.or_else(|| task.check_least());
     let built = WorkQueue::builder(&task.client, QUEUE).and_then(|queue| {
         let queue = queue.watch_check(check).redelivery_delay(Duration::from_millis(delay));
         queue.lease_for(lease_for).limit(LIMIT).build()
@@ -144,7 +145,8 @@ async fn put_within(task: &mut Task, queue: &WorkQueue) {
 }
 
 fn queue(task: &mut Task) -> WorkQueue {
-    let check = task.draw.pick(&[Some(Duration::from_secs(30)), None]);
+    let check =
+        task.draw.pick(&[Some(Duration::from_secs(30)), None]).or_else(|| task.check_least());
     let built =
         WorkQueue::builder(&task.client, QUEUE).and_then(|it| it.watch_check(check).build());
     let Ok(queue) = built else { unreachable!("the options are valid") };

@@ -378,6 +378,13 @@ impl Task {
         }
     }
 
+    /// Returns how often waiters must check for missed watches in this world, if they must: servers
+    /// discard an event about a znode that a client may not read at that moment.
+    pub fn check_least(&self) -> Option<Duration> {
+        let is_withheld = self.world.plan.faults.contains(&FaultKind::Permission);
+        is_withheld.then_some(Duration::from_secs(30))
+    }
+
     /// Returns whether a guard in this state promises that nobody else has the lock.
     pub fn is_promised(&self, state: LockState) -> bool {
         state == LockState::Held && self.promises_about_others()

@@ -231,6 +231,7 @@ fn inflict(world: &World, draw: &mut Draw, kind: FaultKind) -> String {
             let code = draw.pick(&REFUSALS);
             refuse(world, draw, code)
         }
+        FaultKind::Permission => world.permissions.take(world, draw),
         FaultKind::Deletion => world.strangers.delete(world, draw),
         FaultKind::Stranger => world.strangers.create(world, draw),
         FaultKind::SequenceEnd => world.strangers.end_sequence(world, draw),

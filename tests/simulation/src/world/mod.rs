@@ -4,6 +4,7 @@ pub mod clients;
 pub mod faults;
 pub mod freeze;
 pub mod link;
+pub mod permissions;
 pub mod plan;
 pub mod registry;
 mod rows;
@@ -31,6 +32,7 @@ use crate::program::identities::APP;
 use self::clients::{Clients, Life};
 use self::freeze::Freezer;
 use self::link::Network;
+use self::permissions::Withdrawn;
 use self::plan::Plan;
 use self::registry::Registry;
 use self::strangers::Strangers;
@@ -82,6 +84,8 @@ pub struct World {
     pub registry: Registry,
     /// What strangers have done.
     pub strangers: Strangers,
+    /// The permissions that everybody lacks for a while.
+    pub permissions: Withdrawn,
     /// What goes wrong, and who waits.
     pub trouble: Trouble,
     /// The clients whose callers do not run.
@@ -127,6 +131,7 @@ impl World {
             history,
             registry,
             strangers: Strangers::default(),
+            permissions: Withdrawn::default(),
             trouble: Trouble::default(),
             freezer: Freezer::default(),
             without_lease: Mutex::default(),
@@ -305,6 +310,7 @@ impl World {
         for member in 0..self.plan.members {
             self.server.member(member).heal();
         }
+        self.permissions.give_back(self);
         self.network.heal();
         self.history.note(What::Calm);
     }

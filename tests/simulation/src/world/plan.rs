@@ -66,6 +66,8 @@ pub enum FaultKind {
     Expiry,
     /// Several of the other kinds strike one session, one right after the other.
     Row,
+    /// An administrator takes permissions on a znode of a recipe from everybody, for a while.
+    Permission,
 }
 
 /// The kinds of faults that all worlds have in common. The others are drawn after everything else.
@@ -91,7 +93,7 @@ pub const FAULT_KINDS: [FaultKind; 18] = [
 ];
 
 /// The kinds of faults that are drawn last.
-pub const MORE_FAULT_KINDS: [FaultKind; 8] = [
+pub const MORE_FAULT_KINDS: [FaultKind; 9] = [
     FaultKind::Suspension,
     FaultKind::Stop,
     FaultKind::SequenceEnd,
@@ -100,11 +102,20 @@ pub const MORE_FAULT_KINDS: [FaultKind; 8] = [
     FaultKind::Ambush,
     FaultKind::Expiry,
     FaultKind::Row,
+    FaultKind::Permission,
 ];
 
-/// The first seed whose world may have rows of faults. Those below draw the worlds that they drew
-/// before there were any, so that the seeds in `tests/corpus.txt` keep their meaning.
-pub const FIRST_SEED: u64 = 1 << 32;
+/// The first seed of the worlds of today. Those below draw the worlds that they drew before there was
+/// more, so that the seeds in `tests/corpus.txt` keep their meaning.
+pub const FIRST_SEED: u64 = PERMISSIONS_FROM;
+/// The first seed whose world may have permissions that change.
+pub const PERMISSIONS_FROM: u64 = 1 << 34;
+/// How many of these have them, in percent.
+const PERMISSIONS_PERCENT: u64 = 20;
+/// Chosen once.
+const PERMISSIONS_SALT: u64 = 0xac1;
+/// The first seed whose world may have rows of faults.
+pub const ROWS_FROM: u64 = 1 << 32;
 /// How many of these seeds have rows, in percent, and how many of those without anything special have
 /// one recipe, beside those that have one anyway.
 const ROWS_PERCENT: u64 = 40;
@@ -412,7 +423,15 @@ impl Plan {
         self
     }
 
-    /// Draws what only seeds from [`FIRST_SEED`] on have.
+    /// Draws what only seeds from [`PERMISSIONS_FROM`] on have.
+    pub fn draw_permissions(&mut self, seed: u64) {
+        // With clients that may not read everything, it would be hidden who may read what.
+        if Draw::new(seed ^ PERMISSIONS_SALT).chance(PERMISSIONS_PERCENT) && self.blind.is_none() {
+            self.faults.push(FaultKind::Permission);
+        }
+    }
+
+    /// Draws what only seeds from [`ROWS_FROM`] on have.
     pub fn draw_rows(&mut self, seed: u64) {
         let mut draw = Draw::new(seed ^ ROWS_SALT);
         let is_special = [self.blind, self.mortals, self.readers, self.leases];
@@ -446,6 +465,12 @@ impl Plan {
             }
         }
         faults
+    }
+
+    /// Returns whether requests may be refused with NO_AUTH that are permitted otherwise.
+    pub fn may_forbid(&self) -> bool {
+        self.faults.contains(&FaultKind::Permission)
+            || (self.has_rows && self.faults.contains(&FaultKind::Refusal))
     }
 
     /// Returns whether connections end although nothing goes wrong: servers close one on which a client

@@ -185,7 +185,7 @@ async fn happen(
 mod tests {
     use crate::history::What;
     use crate::run::run;
-    use crate::world::plan::FIRST_SEED;
+    use crate::world::plan::ROWS_FROM;
 
     fn rows(from: u64, count: u64) -> Vec<String> {
         let events = (from..from + count).flat_map(|seed| run(seed).events);
@@ -198,8 +198,8 @@ mod tests {
 
     #[test]
     fn newer_seeds_have_rows_that_strike_to_their_end() {
-        assert_eq!(rows(FIRST_SEED - 20, 20), [""; 0], "the older ones have none");
-        let rows = rows(FIRST_SEED, 60);
+        assert_eq!(rows(ROWS_FROM - 20, 20), [""; 0], "the older ones have none");
+        let rows = rows(ROWS_FROM, 60);
         for part in ["Faults([", "GiveUp", "Isolation("] {
             assert!(rows.iter().any(|row| row.contains(part)), "no row has a {part}");
         }

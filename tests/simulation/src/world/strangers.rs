@@ -197,7 +197,7 @@ fn any_item(world: &World, draw: &mut Draw) -> Option<String> {
 }
 
 /// Returns the path of a znode in a directory of a recipe, with the directories of its own.
-fn any_znode(world: &World, draw: &mut Draw) -> Option<String> {
+pub(super) fn any_znode(world: &World, draw: &mut Draw) -> Option<String> {
     let mut path = draw.pick(&DIRECTORIES).to_owned();
     world.server.stat(&path)?;
     while draw.chance(80) {

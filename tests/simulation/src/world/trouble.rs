@@ -30,7 +30,7 @@ const FROZEN: Duration = Duration::from_secs(45);
 /// For how long a fault that has struck a request has consequences otherwise.
 pub(super) const STRUCK: Duration = Duration::from_secs(15);
 /// The same if servers may refuse a removal, which is tried again after up to a minute.
-const FORBIDDEN: Duration = Duration::from_secs(75);
+pub(super) const FORBIDDEN: Duration = Duration::from_secs(75);
 
 /// The trouble of a world.
 #[derive(Clone, Debug, Default)]
@@ -413,8 +413,7 @@ impl World {
             inner.until = inner.until.max(now + FROZEN);
         }
         if has_struck {
-            let may_forbid = self.plan.has_rows && self.plan.faults.contains(&FaultKind::Refusal);
-            let lasts = if may_forbid { FORBIDDEN } else { STRUCK };
+            let lasts = if self.plan.may_forbid() { FORBIDDEN } else { STRUCK };
             inner.until = inner.until.max(now + lasts);
         }
         if is_partitioned {
