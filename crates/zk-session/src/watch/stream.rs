@@ -59,6 +59,9 @@ impl From<WatchMode> for WatchOptions {
 ///
 /// Dropping the stream removes the watch. It keeps the client's session open.
 ///
+/// From 3.8.4 and 3.9.2 on, a server discards the events about znodes that the client may not read
+/// at that moment, and the stream shows no gap for them.
+///
 /// As a [`Stream`], it yields what [`next`](Self::next) returns, and ends after the first error. Both may
 /// alternate.
 #[must_use = "dropping the stream removes the watch"]

@@ -17,6 +17,10 @@ use crate::types::WatchedEvent;
 /// The watch survives the loss of its connection: the client restores it on the next one, and it
 /// fires if the znode changed in between. The watch ends with its session.
 ///
+/// From 3.8.4 and 3.9.2 on, a server discards an event about a znode that the client may not read at
+/// that moment, and the watch with it, even if the client may read the znode again later. So code
+/// that waits for long has to look now and then, as the recipes do.
+///
 /// Dropping the watcher removes the watch from the client. The server may still send the event; the
 /// client then ignores it. A watcher keeps the client's session open.
 #[must_use = "a dropped watcher receives no event"]
