@@ -266,10 +266,14 @@ async fn read_item(
         core.forget(item);
         return Ok(None);
     };
-    let children = if found.stat.num_children > 0 {
-        list_children(core, item, deadline).await?
-    } else {
-        Vec::new()
+    let children = match found.stat.num_children {
+        0 => Some(Vec::new()),
+        _ => list_children(core, item, deadline).await?,
+    };
+    // An acknowledgement of an earlier taker was faster: its pin was one of the children.
+    let Some(children) = children else {
+        core.forget(item);
+        return Ok(None);
     };
     // An acknowledgement would be refused as long as they are there. Znodes with the names of pins that
     // have blocked an item are none, so it stays blocked until they are gone.
@@ -282,16 +286,17 @@ async fn read_item(
     Ok(Some((found, children)))
 }
 
+/// Returns the names of the children of an item, or `None` if the item is gone.
 async fn list_children(
     core: &Arc<Core>,
     item: &ItemName,
     deadline: Option<Time>,
-) -> Result<Vec<String>, WorkQueueError> {
+) -> Result<Option<Vec<String>>, WorkQueueError> {
     let path = core.layout.item(item);
     let mut listing = ReadAll::new(vec![list(&path, None)], FailedAction::List, &path);
     let found = run(&core.client, &mut listing, deadline).await?.pop().flatten();
-    let Some(Response::GetChildren(names)) = found else { return Ok(Vec::new()) };
-    Ok(names.into_iter().map(|name| name.to_string()).collect())
+    let Some(Response::GetChildren(names)) = found else { return Ok(None) };
+    Ok(Some(names.into_iter().map(|name| name.to_string()).collect()))
 }
 
 /// Deletes the pins of earlier takers from an item that this client has leased. Returns false if the
