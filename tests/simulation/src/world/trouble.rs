@@ -278,7 +278,10 @@ impl World {
         let alive = self.server.sessions();
         // A caller that is stopped still has its handle.
         let is_stopped = (0..self.count).any(|number| self.freezer.is_stopped(number));
-        let mut abandoned = self.clients.abandoned(is_calm && !is_stopped);
+        // A client without handles may have been isolated too, and notices later that its connection
+        // is dead.
+        let is_isolated = (0..self.count).any(|number| self.network.is_isolated(number));
+        let mut abandoned = self.clients.abandoned(is_calm && !is_stopped && !is_isolated);
         abandoned.retain(|session| alive.contains(session));
         let (mut prompt, mut astray, mut away) =
             (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
