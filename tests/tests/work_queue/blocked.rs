@@ -14,7 +14,7 @@ use zk_tests::work_queue::{
     ENTRIES, check_clean, children, drain, put_all, queue, start_taking, take, text, world,
 };
 use zk_tests::world::{World, run, run_within, sleep_ms};
-use zk_testserver::Action;
+use zk_testserver::{Action, At, Fault};
 
 const THROTTLED: ErrorCode = ErrorCode::THROTTLED_OP;
 
@@ -192,6 +192,29 @@ fn an_item_whose_child_is_a_pin_is_delivered() {
         let item = take(&queue(&client)).await;
         assert!(world.server.stat(&pin).is_none(), "the next taker deletes it");
         item.ack().await.expect("the lease is held");
+        check_clean(&world, &[&client, &other]).await;
+    });
+}
+
+/// The acknowledgement of an earlier taker deletes the item, with its pin, between the read of the
+/// item and the list of its pins.
+#[test]
+fn an_item_that_is_gone_before_its_pins_are_listed_is_not_delivered() {
+    run(async {
+        let world = world();
+        let (client, other) = (world.client(FIRST).await, world.client(SECOND).await);
+        let queue = queue(&client);
+        put_all(&queue, &["a"]).await;
+        let path = items(&world).remove(0);
+        let pin = format!("{path}/{:032x}", 1);
+        world.server.admin_create(&pin, b"", Some(session(&other)));
+        let read = At::op(OpCode::GET_DATA).of_session(session(&client)).below(&path);
+        world.server.inject(Fault::new(read, Action::Delay(Duration::from_millis(500))));
+        let mut taking = Box::pin(queue.try_take().into_future());
+        assert!(tokio::time::timeout(Duration::from_millis(250), &mut taking).await.is_err());
+        assert!(world.server.admin_delete(&pin) && world.server.admin_delete(&path));
+        let taken = taking.await.expect("nothing is refused");
+        assert!(taken.is_none(), "{taken:?}");
         check_clean(&world, &[&client, &other]).await;
     });
 }
