@@ -40,28 +40,23 @@ pub(crate) enum Command {
     OpenLane(OwnerId, LaneSender),
     /// Sets the alarm of a lane, replacing any earlier one.
     WakeLane(OwnerId, Time),
-    /// Submits a flight. If a watcher is given, it receives the events of the flight's watch.
+    /// Submits a flight. What few flights have is boxed, because the queue of commands, which each
+    /// client has, consists of blocks for 32 of the longest ones.
     Submit {
         token: Token,
         owner: OwnerId,
         flight: Flight,
         sink: ReplySink,
-        watcher: Option<WatchSender>,
+        extras: Option<Box<Extras>>,
     },
-    /// Submits a flight of a limited handle. It is boxed, because the queue of commands has room for
-    /// the longest one.
-    SubmitLimited(Box<Limited>),
 }
 
-/// A flight of a limited handle.
-pub(crate) struct Limited {
-    pub(crate) token: Token,
-    pub(crate) owner: OwnerId,
-    pub(crate) flight: Flight,
-    pub(crate) sink: ReplySink,
+/// What few flights have.
+pub(crate) struct Extras {
+    /// Receives the events of the flight's watch.
     pub(crate) watcher: Option<WatchSender>,
-    /// The number of the handle, and its limits.
-    pub(crate) quota: (OwnerId, Limits),
+    /// The number of the limited handle that submits the flight, and its limits.
+    pub(crate) quota: Option<(OwnerId, Limits)>,
 }
 
 /// The recipient of the result of a change of the credentials.

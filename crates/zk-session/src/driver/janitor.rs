@@ -93,7 +93,16 @@ impl Janitor {
     /// Reserves a slot for a duty about this path. Waits while all slots are taken.
     pub(crate) async fn reserve(&self, path: ByteString) -> Slot {
         let permit = Arc::clone(&self.slots).acquire_owned().await;
-        let permit = permit.expect("the semaphore is never closed");
+        self.slot(path, permit.expect("the semaphore is never closed"))
+    }
+
+    /// Reserves a slot if there is one that nobody else waits for.
+    pub(crate) fn try_reserve(&self, path: ByteString) -> Option<Slot> {
+        let permit = Arc::clone(&self.slots).try_acquire_owned().ok()?;
+        Some(self.slot(path, permit))
+    }
+
+    fn slot(&self, path: ByteString, permit: OwnedSemaphorePermit) -> Slot {
         let duty = Duties::begin(&self.duties, path);
         let (spawner, backlog) = (Arc::clone(&self.spawner), Arc::clone(&self.backlog));
         Slot { duty, permit, spawner, backlog }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use jute_codec::EventType;
 use tokio::sync::oneshot;
 
-use super::command::{AuthSender, Command, Limited, ReplySink, WatchSender};
+use super::command::{AuthSender, Command, ReplySink, WatchSender};
 use super::connection_log::ConnectionLog;
 use super::ends::{LastEnd, Queued};
 use super::lane_event::LaneEvent;
@@ -135,23 +135,23 @@ impl Router {
                 self.log.set_server_count(machine.server_count());
             }
             Command::SetDeadline(token, at) => machine.set_deadline(now, token, at),
-            Command::Submit { token, owner, flight, sink, watcher } => {
+            Command::Submit { token, owner, flight, sink, extras } => {
+                let (watcher, quota) = match extras {
+                    Some(extras) => (extras.watcher, extras.quota),
+                    None => (None, None),
+                };
                 // Registered before the flight is submitted, so that no event can arrive before the
                 // watcher is known.
                 self.watchers.extend(watcher.map(|watcher| (owner, watcher)));
-                if sink.is_counted() {
+                let is_counted = sink.is_counted();
+                if is_counted {
                     self.queued.remove();
-                    machine.submit(now, token, owner, flight);
-                } else {
-                    machine.submit_uncounted(now, token, owner, flight);
                 }
-                self.sinks.insert(token, sink);
-            }
-            Command::SubmitLimited(limited) => {
-                let Limited { token, owner, flight, sink, watcher, quota } = *limited;
-                self.watchers.extend(watcher.map(|watcher| (owner, watcher)));
-                self.queued.remove();
-                machine.submit_limited(now, token, owner, flight, quota);
+                match quota {
+                    Some(quota) => machine.submit_limited(now, token, owner, flight, quota),
+                    None if is_counted => machine.submit(now, token, owner, flight),
+                    None => machine.submit_uncounted(now, token, owner, flight),
+                }
                 self.sinks.insert(token, sink);
             }
         }

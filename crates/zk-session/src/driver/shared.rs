@@ -8,7 +8,7 @@ use tokio::sync::mpsc::error::SendError;
 
 use super::access::Access;
 use super::clock::Clock;
-use super::command::{Command, Limited, ReplySink, WatchSender};
+use super::command::{Command, Extras, ReplySink, WatchSender};
 use super::ends::HandleEnds;
 use super::janitor::Janitor;
 use super::notices::Notices;
@@ -240,25 +240,17 @@ impl Core {
             });
         }
         let token = self.fresh_token();
-        let command = match quota {
-            None => Command::Submit { token, owner, flight, sink, watcher },
-            Some(quota) => {
-                let limited = Limited { token, owner, flight, sink, watcher, quota };
-                Command::SubmitLimited(Box::new(limited))
-            }
-        };
+        let has_extras = watcher.is_some() || quota.is_some();
+        let extras = has_extras.then(|| Box::new(Extras { watcher, quota }));
+        let command = Command::Submit { token, owner, flight, sink, extras };
         self.ends.commands.send(command).map_err(|SendError(command)| {
             if is_counted {
                 self.ends.queued.remove();
             }
-            let target = if let Command::Submit { flight, .. } = command {
-                flight.target()
-            } else if let Command::SubmitLimited(limited) = command {
-                limited.flight.target()
-            } else {
+            let Command::Submit { flight, .. } = command else {
                 unreachable!("it was built above")
             };
-            self.refusal().about(target)
+            self.refusal().about(flight.target())
         })?;
         Ok(token)
     }

@@ -367,7 +367,7 @@ impl Driver {
     fn handle_command(&mut self, now: Time, command: Command) {
         // More flights usually follow a flight, and the error of a refused one can wait until they
         // are submitted.
-        let is_submit = matches!(command, Command::Submit { .. } | Command::SubmitLimited(_));
+        let is_submit = matches!(command, Command::Submit { .. });
         if let Command::ChangeAuth(..) = command
             && !self.machine.has_auth()
             && self.sasl.is_none()
@@ -605,7 +605,7 @@ mod tests {
                 owner: OwnerId::NONE,
                 flight,
                 sink: ReplySink::Once(sender),
-                watcher: None,
+                extras: None,
             };
             handles.queued.add(usize::MAX).expect("there is no limit");
             assert!(handles.commands.send(submit).is_ok());

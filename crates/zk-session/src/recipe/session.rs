@@ -73,6 +73,12 @@ impl Session {
         self.shared.janitor.reserve(self.shared.chroot.to_server(path)).await
     }
 
+    /// Reserves a slot like [`reserve_slot`](Self::reserve_slot), but returns `None` instead of
+    /// waiting.
+    pub fn try_reserve_slot(&self, path: &ByteString) -> Option<Slot> {
+        self.shared.janitor.try_reserve(self.shared.chroot.to_server(path))
+    }
+
     /// Returns the number of slots in use: held locks, attempts and cleanups of this client.
     pub fn janitor_slots_busy(&self) -> usize {
         self.shared.janitor.busy()
