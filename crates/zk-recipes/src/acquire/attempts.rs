@@ -9,7 +9,7 @@ use zk_session::{OpError, Time, WatchMode};
 
 use super::lock::Lock;
 use crate::engine::attended::{Attended, Left};
-use crate::engine::drive::{Supervisor, before, drive, jitter, pause, run};
+use crate::engine::drive::{Supervisor, before, drive, jitter, pause, reserve, run};
 use crate::engine::feed::{Feed, FeedEvent};
 use crate::engine::persistent::PersistentWatch;
 use crate::error::RecipeError;
@@ -118,12 +118,8 @@ async fn attempt<K: Kind>(
     request: &AcquireRequest<K>,
     may_wait: bool,
 ) -> Result<Outcome<K>, LockError> {
-    let slot = before(
-        request.lock.client(),
-        request.deadline,
-        Session::of(request.lock.client()).reserve_slot(K::path(&request.lock.profile)),
-    )
-    .await?;
+    let path = K::path(&request.lock.profile);
+    let slot = reserve(request.lock.client(), path, request.deadline).await?;
     request.lock.terms.counters.attempted();
     let mut attempt = prepare(&request.lock, slot, may_wait);
     match run_attempt(&mut attempt, request).await {

@@ -8,7 +8,7 @@ use tracing::Span;
 use zk_session::recipe::{Session, Slot};
 use zk_session::{Client, Time};
 
-use super::drive::{Caller, Writer, before, drive};
+use super::drive::{Caller, Writer, drive, reserve};
 use super::feed::Feed;
 use super::removal;
 use crate::error::RecipeError;
@@ -91,7 +91,7 @@ impl<M: Leaving, D: Duty<M::Removal>> Attended<M, D> {
         deadline: Option<Time>,
         duty: D,
     ) -> Result<Self, RecipeError> {
-        let slot = before(client, deadline, Session::of(client).reserve_slot(path)).await?;
+        let slot = reserve(client, path, deadline).await?;
         Ok(Self::with(client, slot, machine, duty))
     }
 

@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -145,7 +145,8 @@ impl<'a, T, E, O> ScopedCall<'a, T, E, O> {
         Self::begin(client, path, options, |client, path, options, deadline| {
             Box::pin(async move {
                 let late = || E::timed_out(&path);
-                limited(&client, &path, deadline, late, start(options, deadline)).await
+                let future = pin!(start(options, deadline));
+                limited(&client, &path, deadline, late, future).await
             })
         })
     }
@@ -208,6 +209,16 @@ impl<'a, T, E> ScopedCall<'a, T, E> {
             let outcome = at_most(&client, deadline, outcome).await;
             outcome.unwrap_or_else(|| Err(E::timed_out(&path)))
         })
+    }
+}
+
+#[cfg(test)]
+impl<T, E> Call<T, E> {
+    /// Returns how many bytes the call takes while it runs.
+    pub(crate) fn size(self) -> usize {
+        let State::New(begin) = self.state else { panic!("the call has begun") };
+        let running = begin.start((), self.deadline);
+        size_of_val(&*running)
     }
 }
 

@@ -5,7 +5,8 @@ use std::pin::pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use zk_session::recipe::{Reply, Session};
+use bytestring::ByteString;
+use zk_session::recipe::{Reply, Session, Slot};
 use zk_session::{Client, OpError, Time};
 
 use super::feed::{Feed, FeedEvent};
@@ -295,6 +296,21 @@ pub(crate) fn before<T>(
 ) -> impl Future<Output = Result<T, RecipeError>> {
     // An `async fn` would keep the future twice, and each waiter for a lock has one of these.
     wait(client, deadline, future, Err)
+}
+
+/// Reserves a slot of the janitor for a duty about this path. While all slots are taken, waits for
+/// one, at most until the deadline.
+pub(crate) async fn reserve(
+    client: &Client,
+    path: &ByteString,
+    deadline: Option<Time>,
+) -> Result<Slot, RecipeError> {
+    let session = Session::of(client);
+    match session.try_reserve_slot(path) {
+        Some(slot) => Ok(slot),
+        // Boxed, because each caller would have room for it, and nearly none has to wait.
+        None => Box::pin(before(client, deadline, session.reserve_slot(path))).await,
+    }
 }
 
 /// Waits for a future that ends with its client, until the deadline passes; then returns `None`.

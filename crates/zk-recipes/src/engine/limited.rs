@@ -1,7 +1,7 @@
 //! A deadline that does not depend on the runtime of the client.
 
 use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::pin::Pin;
 use std::task::Poll;
 
 use zk_session::recipe::Session;
@@ -13,15 +13,16 @@ use crate::timed_out::{LastSeen, MayTimeOut, TimedOut};
 /// so that the future does not notice its deadline, ends with `late` instead.
 ///
 /// Completes a timeout with the path, the time and the state of the connection.
+///
+/// The future is borrowed, because an `async fn` that owned it would keep it twice.
 pub(crate) async fn limited<T, E: MayTimeOut>(
     client: &Client,
     path: &str,
     deadline: Option<Time>,
     late: impl FnOnce() -> E,
-    future: impl Future<Output = Result<T, E>>,
+    mut future: Pin<&mut impl Future<Output = Result<T, E>>>,
 ) -> Result<T, E> {
     let begun = Begun::now(client);
-    let mut future = pin!(future);
     let mut late = Some(late);
     let mut watchdog = Session::of(client).watchdog();
     poll_fn(|cx| {

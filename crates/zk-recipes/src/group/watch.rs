@@ -111,7 +111,7 @@ impl GroupWatch {
     async fn next_before(&mut self, deadline: Option<Time>) -> Result<GroupChange, RecipeError> {
         let client = self.client.clone();
         let directory = self.roster.machine.directory().clone();
-        let next = self.follow(deadline);
+        let next = pin!(self.follow(deadline));
         limited(&client, &directory, deadline, RecipeError::timed_out, next).await
     }
 

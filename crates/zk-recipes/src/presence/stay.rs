@@ -8,13 +8,12 @@ use bytes::Bytes;
 use tokio::sync::watch;
 use zk_session::Client;
 use zk_session::Time;
-use zk_session::recipe::Session;
 
 use super::keeper::{News, Over, Wanted, start};
 use super::machine::profile::{Fate, Profile};
 use super::state::{Absence, End, Status};
 use crate::engine::call::{Call, ScopedCall};
-use crate::engine::drive::before;
+use crate::engine::drive::{before, reserve};
 use crate::error::RecipeError;
 use crate::lock::outcome::Released;
 use crate::timed_out::MayTimeOut;
@@ -57,8 +56,7 @@ impl<V: View> Stay<V> {
         deadline: Option<Time>,
         data: Bytes,
     ) -> Result<Self, V::Error> {
-        let session = Session::of(client);
-        let slot = before(client, deadline, session.reserve_slot(&profile.path)).await?;
+        let slot = reserve(client, &profile.path, deadline).await?;
         let profile = Arc::new(profile);
         let (wanted, news) = start(client, slot, &profile, data);
         // If this future is dropped, the stay is dropped with it, and removes its znode.

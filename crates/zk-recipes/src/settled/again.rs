@@ -74,7 +74,8 @@ impl Again<'_> {
                     if pauses.is_too_many(&error) {
                         return Err(self.failed(error));
                     }
-                    pause(client, deadline, &mut pauses).await;
+                    // Boxed, because each call would have room for it, and nearly none pauses.
+                    Box::pin(pause(client, deadline, &mut pauses)).await;
                 }
                 Verdict::Done(_)
                 | Verdict::NotApplied

@@ -21,7 +21,7 @@ use super::error::SettledError;
 use super::markers::Markers;
 use crate::action::FailedAction;
 use crate::engine::attended::Laneless;
-use crate::engine::drive::{before, run};
+use crate::engine::drive::{reserve, run};
 use crate::error::RecipeError;
 use crate::machine::{Ensure, Failure, Once, ReadAll, Settled, child, exists, name_of, parent};
 
@@ -79,8 +79,7 @@ pub(super) async fn write(
     let bound = session.or_else(|| if is_bound { client.session_id() } else { None });
     let (mut rounds, mut needs_new_marker) = (0, false);
     loop {
-        let session = Session::of(client);
-        let slot = before(client, deadline, session.reserve_slot(path)).await?;
+        let slot = reserve(client, path, deadline).await?;
         let current = bound.or_else(|| client.session_id());
         let kept = if needs_new_marker { None } else { markers.take(current) };
         let is_new = kept.is_none();

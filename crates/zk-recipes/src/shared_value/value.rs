@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::fmt;
 use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -233,7 +234,8 @@ impl SharedValue {
         let Self { client, profile } = self;
         ScopedCall::without_watchdog(client, &profile.path, (), |(), deadline| async move {
             let (client, path) = (value.client.clone(), value.profile.path.clone());
-            limited(&client, &path, deadline, undecided, start(value, deadline)).await
+            let future = pin!(start(value, deadline));
+            limited(&client, &path, deadline, undecided, future).await
         })
         .until(self.deadline())
     }

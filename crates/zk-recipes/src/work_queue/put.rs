@@ -16,7 +16,7 @@ use super::machine::put::{NotPut, PutMachine};
 use super::sweep;
 use crate::engine::attended::{Attended, Duty};
 use crate::engine::call::Call;
-use crate::engine::drive::{Caller, before, drive};
+use crate::engine::drive::{Caller, drive, reserve};
 use crate::engine::feed::Feed;
 use crate::error::RecipeError;
 use crate::machine::Repeating;
@@ -66,8 +66,7 @@ async fn put(
     }
     let session = Session::of(&core.client);
     let id = session.unique_id();
-    let slot = session.reserve_slot(&core.layout.directory);
-    let slot = before(&core.client, deadline, slot).await?;
+    let slot = reserve(&core.client, &core.layout.directory, deadline).await?;
     let bound = core.bound(id);
     let machine = PutMachine::new(Arc::clone(&core.layout), id, items, priority, bound);
     let span = debug_span!("put", directory = %core.layout.directory, id = format!("{id:032x}"));
