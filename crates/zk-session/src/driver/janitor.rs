@@ -145,11 +145,7 @@ impl Janitor {
         path: ByteString,
         cleanup: impl Future<Output = ()> + Send + 'static,
     ) {
-        let sweep = Duties::begin(&self.sweeps, path);
-        self.defer(async move {
-            let _sweep = sweep;
-            cleanup.await;
-        });
+        self.defer(cleanup, Duties::begin(&self.sweeps, path));
     }
 
     /// Like [`defer`](Self::defer), for a cleanup that deletes a znode at this path.
@@ -158,19 +154,14 @@ impl Janitor {
         path: ByteString,
         cleanup: impl Future<Output = ()> + Send + 'static,
     ) {
-        let duty = Duties::begin(&self.duties, path);
-        let due = self.due();
-        self.defer(async move {
-            let (_duty, _due) = (duty, due);
-            cleanup.await;
-        });
+        self.defer(cleanup, (self.due(), Duties::begin(&self.duties, path)));
     }
 
-    /// Runs a cleanup that first waits for an event that may never happen, and that keeps nothing
-    /// alive while it waits. Drops the cleanup if too many others are waiting.
-    pub(crate) fn defer(&self, cleanup: impl Future<Output = ()> + Send + 'static) {
+    /// Runs a cleanup that first waits for an event that may never happen, and that keeps only
+    /// `kept` alive while it waits. Drops the cleanup if too many others are waiting.
+    fn defer(&self, cleanup: impl Future<Output = ()> + Send + 'static, kept: impl Send + 'static) {
         match Arc::clone(&self.deferred).try_acquire_owned() {
-            Ok(permit) => self.spawner.spawn(cleanup, permit),
+            Ok(permit) => self.spawner.spawn(cleanup, (kept, permit)),
             Err(_) => debug!("too many deferred cleanups; discarding one"),
         }
     }
@@ -206,21 +197,19 @@ impl Slot {
     /// delete are then deleted when the session expires.
     pub fn run(self, cleanup: impl Future<Output = ()> + Send + 'static) {
         let due = Due::begin(&self.backlog);
-        self.keep(async move {
-            let _due = due;
-            cleanup.await;
-        });
+        self.spawn(cleanup, Some(due));
     }
 
     /// Like [`run`](Self::run), for a future that keeps something for now. Its cleanup counts in the
     /// backlog only while it has a [`Due`].
     pub fn keep(self, keeper: impl Future<Output = ()> + Send + 'static) {
+        self.spawn(keeper, None);
+    }
+
+    fn spawn(self, future: impl Future<Output = ()> + Send + 'static, due: Option<Due>) {
         let Self { duty, permit, spawner, backlog: _ } = self;
-        let keeper = async move {
-            let _duty = duty;
-            keeper.await;
-        };
-        spawner.spawn(keeper, permit);
+        // The permit is dropped last: when all slots are free, there are no duties.
+        spawner.spawn(future, (due, duty, permit));
     }
 }
 
@@ -280,17 +269,15 @@ impl fmt::Debug for Slot {
 }
 
 impl Spawner {
-    fn spawn(
-        &self,
-        cleanup: impl Future<Output = ()> + Send + 'static,
-        permit: OwnedSemaphorePermit,
-    ) {
+    /// Runs a cleanup, and then drops what is kept until its end.
+    fn spawn(&self, cleanup: impl Future<Output = ()> + Send + 'static, kept: impl Send + 'static) {
         // Boxed, because the task would otherwise hold two copies: the argument of the async block
-        // and the future that it awaits.
+        // and the future that it awaits. So does each async block around it, which is why what is
+        // kept is not in one.
         let cleanup = Box::pin(cleanup.instrument(self.span.clone()));
         self.runtime.spawn(async move {
             cleanup.await;
-            drop(permit);
+            drop(kept);
         });
     }
 }
