@@ -70,13 +70,18 @@ impl Session {
     ///
     /// Cancel safe: a dropped future reserves nothing.
     pub async fn reserve_slot(&self, path: &ByteString) -> Slot {
-        self.shared.janitor.reserve(self.shared.chroot.to_server(path)).await
+        self.shared.janitor.reserve(self.place(path)).await
     }
 
     /// Reserves a slot like [`reserve_slot`](Self::reserve_slot), but returns `None` instead of
     /// waiting.
     pub fn try_reserve_slot(&self, path: &ByteString) -> Option<Slot> {
-        self.shared.janitor.try_reserve(self.shared.chroot.to_server(path))
+        self.shared.janitor.try_reserve(self.place(path))
+    }
+
+    /// Returns the path by which the janitor knows a cleanup, which is the same for all roots.
+    fn place(&self, path: &ByteString) -> ByteString {
+        self.shared.chroot.to_server(path)
     }
 
     /// Returns the number of slots in use: held locks, attempts and cleanups of this client.
