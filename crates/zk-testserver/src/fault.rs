@@ -274,10 +274,14 @@ impl Filter {
     }
 }
 
+/// Decides from the session, the opcode and the paths of a request what goes wrong there.
+pub(crate) type Decide = dyn FnMut(SessionId, OpCode, &[&str]) -> Option<Action> + Send;
+
 /// Faults that have not fired yet.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Faults {
     rows: Vec<Row>,
+    decide: Option<Box<Decide>>,
 }
 
 /// Faults that fire one after the other. Only the first one counts matches.
@@ -298,8 +302,13 @@ impl Faults {
         }
     }
 
+    pub(crate) fn inject_by(&mut self, decide: Box<Decide>) {
+        self.decide = Some(decide);
+    }
+
     pub(crate) fn clear(&mut self) {
         self.rows.clear();
+        self.decide = None;
     }
 
     pub(crate) fn pending(&self) -> Vec<Fault> {
@@ -313,9 +322,16 @@ impl Faults {
         op: OpCode,
         paths: &[&str],
     ) -> Option<Fault> {
-        self.fire(
+        let fired = self.fire(
             |at| matches!(at, At::Request { filter, .. } if filter.matches(session, Some(op), paths)),
-        )
+        );
+        let decide = self.decide.as_mut().filter(|_| op != OpCode::PING);
+        let decided = decide.and_then(|decide| decide(session, op, paths));
+        fired.or_else(|| {
+            let fault = Fault::new(At::request(0), decided?);
+            fault.assert_meaningful();
+            Some(fault)
+        })
     }
 
     pub(crate) fn at_event(&mut self, session: SessionId, path: &str) -> Option<Fault> {

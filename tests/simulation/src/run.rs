@@ -25,7 +25,7 @@ use crate::program::ends::Heirs;
 use crate::program::{Program, barriers, focus, locks, queue, values};
 use crate::world::World;
 use crate::world::faults::{Struck, afflict, afflict_again};
-use crate::world::plan::{PERMISSIONS_FROM, Plan, ROWS_FROM};
+use crate::world::plan::{PERMISSIONS_FROM, Plan, ROWS_FROM, SURPRISES_FROM};
 
 /// How often the guards are asked for their state, beside each grant.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
@@ -128,6 +128,9 @@ pub fn drawn(seed: u64, draw: &mut Draw, cuts: &Cuts) -> (Plan, Program) {
     }
     if seed >= PERMISSIONS_FROM {
         plan.draw_permissions(seed);
+    }
+    if seed >= SURPRISES_FROM {
+        plan.draw_surprises(seed);
     }
     if !plan.resumes() {
         program.avoid_what_keepers_lack();

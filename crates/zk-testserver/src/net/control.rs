@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use jute_codec::{Acl, SessionId, Stat, Zxid};
+use jute_codec::{Acl, OpCode, SessionId, Stat, Zxid};
 
 use super::TestServer;
-use crate::fault::{CutOff, Fault, Reception};
+use crate::fault::{Action, CutOff, Fault, Reception};
 use crate::journal::{CommitRecord, EventRecord, RequestRecord};
 use crate::server::Server;
 
@@ -28,6 +28,21 @@ impl TestServer {
     /// Panics if an action is not possible at the moment that its fault specifies.
     pub fn inject_in_turn(&self, faults: impl IntoIterator<Item = Fault>) {
         self.with(|server, _| server.inject_in_turn(faults));
+    }
+
+    /// Lets a function decide at each request, except pings, what goes wrong there: from the session,
+    /// the opcode and the paths. The function must not call the server. A fault that is armed for the
+    /// same request has precedence. A later function replaces this one, and
+    /// [`clear_faults`](Self::clear_faults) removes it.
+    ///
+    /// # Panics
+    ///
+    /// The server panics if the function returns an action that is not possible at a request.
+    pub fn inject_by(
+        &self,
+        decide: impl FnMut(SessionId, OpCode, &[&str]) -> Option<Action> + Send + 'static,
+    ) {
+        self.with(|server, _| server.inject_by(decide));
     }
 
     /// Disarms all faults.

@@ -12,7 +12,7 @@ use jute_codec::{
 use crate::acl::Identities;
 use crate::commit::{Committed, Proposal, Write};
 use crate::connection::{Connection, Isolation};
-use crate::fault::{CutOff, Fault, Reception};
+use crate::fault::{Action, CutOff, Fault, Reception};
 use crate::journal::{CommitRecord, EventRecord, RequestRecord};
 use crate::tree::Node;
 
@@ -36,6 +36,21 @@ impl Server {
     /// Panics if an action is not possible at the moment that its fault specifies.
     pub fn inject_in_turn(&mut self, faults: impl IntoIterator<Item = Fault>) {
         self.faults.inject(faults);
+    }
+
+    /// Lets a function decide at each request, except pings, what goes wrong there: from the session,
+    /// the opcode and the paths. The function must not call the server. A fault that is armed for the
+    /// same request has precedence. A later function replaces this one, and
+    /// [`clear_faults`](Self::clear_faults) removes it.
+    ///
+    /// # Panics
+    ///
+    /// The server panics if the function returns an action that is not possible at a request.
+    pub fn inject_by(
+        &mut self,
+        decide: impl FnMut(SessionId, OpCode, &[&str]) -> Option<Action> + Send + 'static,
+    ) {
+        self.faults.inject_by(Box::new(decide));
     }
 
     /// Disarms all faults.

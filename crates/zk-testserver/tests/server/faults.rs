@@ -1,5 +1,6 @@
 //! Each fault fires once and does what its documentation says.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use jute_codec::{CreateMode, ErrorCode, EventType, OpCode, Request, Response, SessionId, Zxid};
@@ -231,6 +232,32 @@ async fn faults_in_a_row_strike_one_after_the_other() {
     assert_eq!(server.pending_faults(), []);
     server.inject_in_turn([]);
     assert_eq!(server.pending_faults(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_function_decides_what_strikes_a_request() {
+    let server = start();
+    let mut client = Client::new(&server).await;
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&asked);
+    server.inject_by(move |session, op, paths| {
+        let mut seen = seen.lock().unwrap();
+        seen.push((session, op, paths.join(" ")));
+        (seen.len() == 2).then_some(Action::Error(ErrorCode::THROTTLED_OP))
+    });
+    let mut codes = vec![client.code(&exists("/", false)).await];
+    client.ok(&Request::Ping).await;
+    codes.push(client.code(&get_data("/zookeeper", false)).await);
+    server.inject(Fault::new(At::request(0), Action::Error(ErrorCode::OPERATION_TIMEOUT)));
+    codes.push(client.code(&exists("/", false)).await);
+    let expected = [ErrorCode::OK, ErrorCode::THROTTLED_OP, ErrorCode::OPERATION_TIMEOUT];
+    assert_eq!(codes, expected, "what is armed has precedence");
+    server.clear_faults();
+    client.ok(&exists("/", false)).await;
+    let of = |op, path: &str| (client.session, op, path.to_owned());
+    let requests =
+        [of(OpCode::EXISTS, "/"), of(OpCode::GET_DATA, "/zookeeper"), of(OpCode::EXISTS, "/")];
+    assert_eq!(*asked.lock().unwrap(), requests, "neither pings, nor what follows the end");
 }
 
 #[tokio::test(start_paused = true)]

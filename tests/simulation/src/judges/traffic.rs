@@ -12,7 +12,7 @@ use crate::program::Program;
 use crate::program::locks::{WIDE, WIDE_PERMITS};
 use crate::program::queue::QUEUE;
 use crate::world::SESSION_TIMEOUTS;
-use crate::world::plan::Plan;
+use crate::world::plan::{FaultKind, Plan};
 
 /// How many bytes a client may send and receive in a minute in which none of its tasks runs. The
 /// shortest session timeout needs 45 pings, of 32 bytes with their replies.
@@ -104,8 +104,9 @@ pub fn judge(
     }
     let pings = idle_max * (to / 60 + 1);
     let total = sum(0..to);
-    // Whoever keeps a lock for long renews its lease again and again.
-    let renewals = if program.is_patient { renewals(plan, program) } else { 0 };
+    // Whoever keeps a lock for long renews its lease again and again, and all do while one is isolated.
+    let is_patient = program.is_patient || plan.faults.contains(&FaultKind::Isolate);
+    let renewals = if is_patient { renewals(plan, program) } else { 0 };
     let is_in_a_hurry = plan.focus.is_some() || plan.is_hasty;
     let call_max = if is_in_a_hurry { CALL_IN_A_HURRY_MAX } else { CALL_MAX };
     let fault_max = if plan.resumes() { FAULT_MAX } else { FAULT_OF_KEEPER_MAX * (1 + tasks) };

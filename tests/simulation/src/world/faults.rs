@@ -9,6 +9,7 @@ use super::World;
 use super::link::{Direction, Trap};
 use super::plan::FaultKind;
 use super::rows;
+use super::surprises;
 use crate::cuts::Cuts;
 use crate::draw::Draw;
 use crate::history::What;
@@ -106,6 +107,7 @@ async fn strike(world: &World, number: u64, kind: FaultKind, draw: &mut Draw) {
         FaultKind::Ambush => world.strangers.ambush(world, draw, left).await,
         FaultKind::Intruder => world.strangers.intrude(world, draw).await,
         FaultKind::Row => rows::strike(world, draw, left).await,
+        FaultKind::Surprise => surprises::strike(world, draw, left).await,
         kind => inflict(world, draw, kind),
     };
     world.history.note(What::Fault { number, text: format!("{kind:?}: {text}") });
@@ -252,6 +254,7 @@ fn inflict(world: &World, draw: &mut Draw, kind: FaultKind) -> String {
         | FaultKind::Intruder
         | FaultKind::Row
         | FaultKind::Stop
+        | FaultKind::Surprise
         | FaultKind::Suspension => unreachable!("these have other arguments"),
     }
 }

@@ -9,6 +9,7 @@ pub mod plan;
 pub mod registry;
 mod rows;
 pub mod strangers;
+mod surprises;
 pub mod trouble;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,6 +37,7 @@ use self::permissions::Withdrawn;
 use self::plan::Plan;
 use self::registry::Registry;
 use self::strangers::Strangers;
+use self::surprises::Surprises;
 use self::trouble::Trouble;
 
 /// The directories of the recipes, where strangers may appear.
@@ -90,6 +92,8 @@ pub struct World {
     pub trouble: Trouble,
     /// The clients whose callers do not run.
     pub freezer: Freezer,
+    /// What goes wrong at requests of a new kind.
+    surprises: Surprises,
     /// The clients that keep no lease.
     without_lease: Mutex<BTreeSet<usize>>,
     /// The clients of the sessions.
@@ -114,6 +118,7 @@ impl World {
         let history = History::new();
         let server = TestServer::start(plan.server());
         let network = Network::new(server.clone(), history.clone(), &plan, draw.fork());
+        let surprises = Surprises::new(&plan, &server);
         let registry = Registry::new(history.clone(), server.clone(), &plan);
         if plan.blind.is_some() {
             // A lock needs READ on its directory, or else a contender whose create was lost is never
@@ -134,6 +139,7 @@ impl World {
             permissions: Withdrawn::default(),
             trouble: Trouble::default(),
             freezer: Freezer::default(),
+            surprises,
             without_lease: Mutex::default(),
             sessions: Mutex::default(),
             published: Mutex::default(),

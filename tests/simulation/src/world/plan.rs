@@ -66,6 +66,8 @@ pub enum FaultKind {
     Expiry,
     /// Several of the other kinds strike one session, one right after the other.
     Row,
+    /// Something goes wrong at requests of a kind that the world has not had yet.
+    Surprise,
     /// An administrator takes permissions on a znode of a recipe from everybody, for a while.
     Permission,
 }
@@ -93,7 +95,7 @@ pub const FAULT_KINDS: [FaultKind; 18] = [
 ];
 
 /// The kinds of faults that are drawn last.
-pub const MORE_FAULT_KINDS: [FaultKind; 9] = [
+pub const MORE_FAULT_KINDS: [FaultKind; 10] = [
     FaultKind::Suspension,
     FaultKind::Stop,
     FaultKind::SequenceEnd,
@@ -103,11 +105,18 @@ pub const MORE_FAULT_KINDS: [FaultKind; 9] = [
     FaultKind::Expiry,
     FaultKind::Row,
     FaultKind::Permission,
+    FaultKind::Surprise,
 ];
 
 /// The first seed of the worlds of today. Those below draw the worlds that they drew before there was
 /// more, so that the seeds in `tests/corpus.txt` keep their meaning.
-pub const FIRST_SEED: u64 = PERMISSIONS_FROM;
+pub const FIRST_SEED: u64 = SURPRISES_FROM;
+/// The first seed whose world may have faults at requests of a new kind.
+pub const SURPRISES_FROM: u64 = 1 << 35;
+/// How many of these have them, in percent.
+const SURPRISES_PERCENT: u64 = 40;
+/// Chosen once.
+const SURPRISES_SALT: u64 = 0x5e1d;
 /// The first seed whose world may have permissions that change.
 pub const PERMISSIONS_FROM: u64 = 1 << 34;
 /// How many of these have them, in percent.
@@ -428,6 +437,15 @@ impl Plan {
         // With clients that may not read everything, it would be hidden who may read what.
         if Draw::new(seed ^ PERMISSIONS_SALT).chance(PERMISSIONS_PERCENT) && self.blind.is_none() {
             self.faults.push(FaultKind::Permission);
+        }
+    }
+
+    /// Draws what only seeds from [`SURPRISES_FROM`] on have.
+    pub fn draw_surprises(&mut self, seed: u64) {
+        if Draw::new(seed ^ SURPRISES_SALT).chance(SURPRISES_PERCENT) && !self.faults.is_empty() {
+            self.faults.push(FaultKind::Surprise);
+            // Otherwise nothing can happen between a request and what follows it.
+            self.latency = self.latency.max(Duration::from_millis(2));
         }
     }
 

@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(4);
 
 /// A part of a row.
 #[derive(Clone, Debug)]
-enum Part {
+pub(super) enum Part {
     /// The server does this to requests and events of the session, to one after the other.
     Faults(Vec<Fault>),
     /// An administrator deletes a znode of the session.
@@ -52,7 +52,7 @@ pub(super) async fn strike(world: &World, draw: &mut Draw, left: Duration) -> St
 
 fn draw_parts(world: &World, draw: &mut Draw, session: SessionId) -> Vec<Part> {
     let mut kinds = world.plan.faults.clone();
-    kinds.retain(|kind| !matches!(kind, FaultKind::Row));
+    kinds.retain(|kind| !matches!(kind, FaultKind::Row | FaultKind::Surprise));
     if kinds.is_empty() {
         return Vec::new();
     }
@@ -64,7 +64,7 @@ fn draw_parts(world: &World, draw: &mut Draw, session: SessionId) -> Vec<Part> {
             continue;
         }
         let kind = draw.pick(&kinds);
-        let part = draw_part(world, draw, kind, session, place == 0);
+        let part = draw_part(world.plan.tick, draw, kind, session, place == 0);
         match (parts.last_mut(), part) {
             (Some(Part::Faults(before)), Some(Part::Faults(faults))) => before.extend(faults),
             (_, part) => parts.extend(part),
@@ -73,14 +73,14 @@ fn draw_parts(world: &World, draw: &mut Draw, session: SessionId) -> Vec<Part> {
     parts
 }
 
-fn draw_part(
-    world: &World,
+pub(super) fn draw_part(
+    tick: Duration,
     draw: &mut Draw,
     kind: FaultKind,
     session: SessionId,
     is_first: bool,
 ) -> Option<Part> {
-    let tick = u64::try_from(world.plan.tick.as_millis()).unwrap_or(1);
+    let tick = u64::try_from(tick.as_millis()).unwrap_or(1);
     let action = match kind {
         FaultKind::Cut | FaultKind::LostReply | FaultKind::Restart => {
             let is_lost = draw.chance(30);
@@ -140,7 +140,7 @@ fn fault(draw: &mut Draw, action: Action, session: SessionId, is_first: bool) ->
 }
 
 /// Returns whether it has happened in time.
-async fn happen(
+pub(super) async fn happen(
     world: &World,
     draw: &mut Draw,
     part: &Part,
