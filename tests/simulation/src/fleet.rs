@@ -91,6 +91,7 @@ impl Watch {
 mod tests {
     use super::*;
     use crate::run::run;
+    use crate::sample;
 
     #[test]
     fn results_come_in_the_order_of_the_seeds() {
@@ -139,16 +140,8 @@ mod tests {
 
     #[test]
     fn a_seed_gives_the_same_run_beside_others() {
-        let mut hashes = Vec::new();
-        work_in_order(
-            1..=30,
-            3,
-            |seed| run(seed).hash,
-            |hash| {
-                hashes.push(hash);
-                ControlFlow::Continue(())
-            },
-        );
-        assert_eq!(hashes, (1..=30).map(|seed| run(seed).hash).collect::<Vec<_>>());
+        for report in sample::newest().iter().take(8) {
+            assert_eq!(run(report.seed).hash, report.hash, "{}", report.seed);
+        }
     }
 }

@@ -17,6 +17,8 @@ pub mod judges;
 pub mod logs;
 pub mod program;
 pub mod run;
+#[cfg(test)]
+mod sample;
 pub mod shrink;
 pub mod timeline;
 pub mod world;

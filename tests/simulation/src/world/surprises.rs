@@ -183,8 +183,7 @@ fn shape(path: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::What;
-    use crate::run::run;
+    use crate::sample;
     use crate::world::plan::SURPRISES_FROM;
 
     #[test]
@@ -198,16 +197,10 @@ mod tests {
 
     #[test]
     fn newer_seeds_have_surprises_that_follow_each_other() {
-        let surprises = |from: u64, count: u64| -> Vec<String> {
-            let events = (from..from + count).flat_map(|seed| run(seed).events);
-            let texts = events.filter_map(|event| match event.what {
-                What::Fault { text, .. } => text.strip_prefix("Surprise: ").map(str::to_owned),
-                _ => None,
-            });
-            texts.collect()
-        };
-        assert_eq!(surprises(SURPRISES_FROM - 20, 20), [""; 0], "the older ones have none");
-        let surprises = surprises(SURPRISES_FROM, 60);
+        let mut older = SURPRISES_FROM - 100..SURPRISES_FROM;
+        let has_some = |seed| sample::may_have(seed, FaultKind::Surprise);
+        assert!(!older.any(has_some), "the older ones have none");
+        let surprises = sample::strikes(FaultKind::Surprise);
         for part in ["Faults([", "GiveUp", ", true)) of"] {
             assert!(surprises.iter().any(|it| it.contains(part)), "none has a {part}");
         }
