@@ -4,6 +4,7 @@
 //! faults and report the one that broke the code under test.
 
 use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use jute_codec::{ErrorCode, OpCode, SessionId};
@@ -281,7 +282,8 @@ pub(crate) type Decide = dyn FnMut(SessionId, OpCode, &[&str]) -> Option<Action>
 #[derive(Default)]
 pub(crate) struct Faults {
     rows: Vec<Row>,
-    decide: Option<Box<Decide>>,
+    /// Only the mutex makes it [`Sync`]. Nobody locks it.
+    decide: Option<Mutex<Box<Decide>>>,
 }
 
 /// Faults that fire one after the other. Only the first one counts matches.
@@ -303,7 +305,7 @@ impl Faults {
     }
 
     pub(crate) fn inject_by(&mut self, decide: Box<Decide>) {
-        self.decide = Some(decide);
+        self.decide = Some(Mutex::new(decide));
     }
 
     pub(crate) fn clear(&mut self) {
@@ -326,7 +328,10 @@ impl Faults {
             |at| matches!(at, At::Request { filter, .. } if filter.matches(session, Some(op), paths)),
         );
         let decide = self.decide.as_mut().filter(|_| op != OpCode::PING);
-        let decided = decide.and_then(|decide| decide(session, op, paths));
+        let decided = decide.and_then(|decide| {
+            let decide = decide.get_mut().unwrap_or_else(PoisonError::into_inner);
+            decide(session, op, paths)
+        });
         fired.or_else(|| {
             let fault = Fault::new(At::request(0), decided?);
             fault.assert_meaningful();
