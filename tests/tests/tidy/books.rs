@@ -6,9 +6,9 @@ use super::{File, layout::BOOKS};
 /// need who change or audit the project to the internals.
 const GUIDE_WORDS_MAX: usize = 20_000;
 
-/// Pages about programs, which those read who use a program and not the crates, and lists of types, in
-/// which a reader looks something up.
-const APART: &[&str] = &["docs/programs/", "docs/signatures/"];
+/// Pages about programs, which those read who use a program and not the crates, and lists of types and
+/// of log lines, in which a reader looks something up.
+const APART: &[&str] = &["docs/log-lines.md", "docs/programs/", "docs/signatures/"];
 
 /// The maximum length of a line of code in the guide, which `docs/book.css` has room for.
 const CODE_COLUMNS_MAX: usize = 100;

@@ -14,6 +14,7 @@ mod file_rules;
 mod front_page;
 mod layout;
 mod listings;
+mod log_lines;
 mod operations;
 mod options;
 mod questions;
@@ -64,6 +65,12 @@ fn the_guide_is_found_with_the_words_of_questions() {
 #[test]
 fn each_number_of_the_guide_is_checked_or_has_a_reason() {
     let problems = figures::outdated(&repository());
+    assert!(problems.is_empty(), "\n{}\n", problems.join("\n"));
+}
+
+#[test]
+fn each_log_line_is_on_the_page_of_all() {
+    let problems = log_lines::unlisted(&repository());
     assert!(problems.is_empty(), "\n{}\n", problems.join("\n"));
 }
 
