@@ -115,6 +115,9 @@ pub const FIRST_SEED: u64 = SURPRISES_FROM;
 pub const SURPRISES_FROM: u64 = 1 << 35;
 /// How many of these have them, in percent.
 const SURPRISES_PERCENT: u64 = 40;
+/// How many of those with permissions that change have no other faults, and servers that discard
+/// events, in percent.
+const SILENT_PERCENT: u64 = 40;
 /// Chosen once.
 const SURPRISES_SALT: u64 = 0x5e1d;
 /// The first seed whose world may have permissions that change.
@@ -442,7 +445,16 @@ impl Plan {
 
     /// Draws what only seeds from [`SURPRISES_FROM`] on have.
     pub fn draw_surprises(&mut self, seed: u64) {
-        if Draw::new(seed ^ SURPRISES_SALT).chance(SURPRISES_PERCENT) && !self.faults.is_empty() {
+        let mut draw = Draw::new(seed ^ SURPRISES_SALT);
+        let is_surprising = draw.chance(SURPRISES_PERCENT);
+        let has_permissions = self.faults.contains(&FaultKind::Permission);
+        if draw.chance(SILENT_PERCENT) && has_permissions && self.resumes() {
+            // Only these servers discard the events of whoever may not read, and each reconnect would
+            // restore the watches.
+            self.version = ServerVersion::V3_9;
+            self.faults.retain(|kind| *kind == FaultKind::Permission);
+        }
+        if is_surprising && self.faults.iter().any(|kind| *kind != FaultKind::Permission) {
             self.faults.push(FaultKind::Surprise);
             // Otherwise nothing can happen between a request and what follows it.
             self.latency = self.latency.max(Duration::from_millis(2));

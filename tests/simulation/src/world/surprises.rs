@@ -90,6 +90,9 @@ impl Surprises {
 pub(super) async fn strike(world: &World, draw: &mut Draw, left: Duration) -> String {
     let mut kinds = world.plan.faults.clone();
     kinds.retain(|kind| !matches!(kind, FaultKind::Row | FaultKind::Surprise));
+    if kinds.is_empty() {
+        return "nothing can go wrong".to_owned();
+    }
     world.surprises.lock().open = Some(Open {
         left: draw.size(1, 4),
         is_of_one: draw.chance(60),
