@@ -4,7 +4,7 @@ use std::fmt;
 #[cfg(feature = "tokio")]
 use std::net::IpAddr;
 
-/// Client port of a host whose port is not given: 2181.
+/// Client port of a host whose port is not given: 2181, also with TLS.
 pub const DEFAULT_PORT: u16 = 2181;
 
 /// A server of the ensemble.

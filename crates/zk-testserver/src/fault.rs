@@ -76,13 +76,15 @@ pub enum Action {
     /// The server closes the connection after this many bytes of the reply or event, including its
     /// length prefix.
     CutAtReplyByte(usize),
-    /// The session expires, and the request is not processed, or the event not delivered.
+    /// The session expires, and the request is not processed, or the event not delivered. At a
+    /// handshake, the session that it asks for expires.
     Expire,
     /// The server sends nothing on this connection for this long, starting with this reply or
-    /// event. It still processes requests until 4 MiB of output are queued.
+    /// event, or with the reply to the handshake. It still processes requests until 4 MiB of output
+    /// are queued.
     Delay(Duration),
     /// The connection stays open, but the server neither reads nor writes on it any longer,
-    /// starting with this request or event. Not even the end of the session closes the connection.
+    /// starting with this request, event or handshake. Not even the end of the session closes the connection.
     Freeze,
     /// The server replies with this error without processing the request. If it refuses a write with
     /// an error that depends on the znodes, such as `NO_AUTH`, it first commits a write that was to

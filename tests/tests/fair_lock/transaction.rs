@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jute_codec::{OpCode, SessionId, Zxid};
 use zk_recipes::{
-    Acl, Client, CreateMode, ErrorCode, FairLock, Guard, LockState, LostReason, Multi,
+    Acl, Client, CreateMode, ErrorCode, FairLock, Guard, LockError, LockState, LostReason, Multi,
     MultiOutcome, OpError, Outcome, Permissions, Target, TransactionError, Version,
 };
 use zk_tests::bare::{Bare as _, not_committed};
@@ -560,6 +560,7 @@ fn a_closed_client_has_lost_the_lock() {
             client.close().await;
             assert_eq!(guard.transaction(write("x")).await, Err(lost));
             assert_eq!(applied(&world), 0);
+            assert_eq!(guard.release().await, Err(LockError::Closed));
         });
     }
 }

@@ -38,7 +38,7 @@ const PAGES: &[Page] = &[
     Page {
         path: "docs/signatures/testserver.md",
         title: "Test server types",
-        about: "They are in the crate `zk_testserver`. `ErrorCode`, `EventType`, `OpCode`, `SessionId`, `Version` and `Zxid` are those of the client. Its `Stat` is another type than this one, which has the numbers of the protocol.",
+        about: "They are in the crate `zk_testserver`. `Acl`, `ErrorCode`, `EventType`, `OpCode`, `SessionId`, `Version` and `Zxid` are those of the client. Its `Stat` is another type than this one, which has the numbers of the protocol.",
         snapshot: TEST_SERVER,
         source: "crates/zk-testserver",
     },

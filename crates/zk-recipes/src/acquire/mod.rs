@@ -127,8 +127,8 @@ impl<K: Kind> Acquire<K> {
         self
     }
 
-    /// Makes the acquire give up after this time with [`LockError::TimedOut`]. The timeout limits
-    /// only the wait: a znode that may be on the servers is removed in the background. With a
+    /// Makes the acquire give up after this time, which begins now, with [`LockError::TimedOut`]. The
+    /// timeout limits only the wait: a znode that may be on the servers is removed in the background. With a
     /// timeout of zero, the acquire gives up at once.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.request.limit(timeout);
@@ -170,8 +170,8 @@ impl<K: Kind> TryAcquire<K> {
         self
     }
 
-    /// Makes the acquire give up after this time with [`LockError::TimedOut`]. Default: the session
-    /// timeout.
+    /// Makes the acquire give up after this time, which begins now, with [`LockError::TimedOut`].
+    /// Default: the session timeout, from the call of `try_acquire` on.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.request.limit(timeout);
         self

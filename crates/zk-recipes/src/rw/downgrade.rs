@@ -16,8 +16,9 @@ pub struct DowngradeError {
     /// The error.
     #[source]
     pub error: LockError,
-    /// The guard of the lock, which is still held for writing; `None` if the lock is lost, or the call has timed out. Dropping
-    /// the guard releases the lock.
+    /// The guard of the lock, which is still held for writing; dropping it releases the lock. `None`
+    /// if the lock is lost, or the call has timed out: then the client releases the lock in the
+    /// background, whether it is held for writing or reading by then.
     pub guard: Option<WriteGuard>,
 }
 

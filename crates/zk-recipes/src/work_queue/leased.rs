@@ -191,7 +191,8 @@ impl Leased {
     }
 
     /// Acknowledges the item: deletes it, provided that the lease still exists when the ensemble
-    /// commits the delete. After success, no taker gets the item again.
+    /// commits the delete. After success, no taker gets the item again. Nothing else can go into that
+    /// transaction: record the result of the work before, in a way that can be repeated.
     ///
     /// After a **connection loss**, requests are replayed, and the result is definite, with the
     /// exception of [`WorkQueueError::Unknown`]. **Cancel safe** in that the item is deleted or

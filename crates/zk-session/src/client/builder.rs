@@ -170,7 +170,7 @@ impl ClientBuilder {
     }
 
     /// Sets the access control list of every znode that is created without a list of its own: by
-    /// [`Client::create`] and similar calls, by recipes, as a missing ancestor, or as the chroot.
+    /// [`Client::create`] and similar calls, by recipes, as a missing ancestor, or as the chroot and its ancestors.
     /// Default: all permissions for everyone ([`Acl::open`]).
     ///
     /// ```
@@ -264,7 +264,10 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets whether to create the chroot of the connect string if it is missing. Default: true.
+    /// Sets whether to create the chroot of the connect string, with its ancestors, if it is missing.
+    /// Default: true. All of them get the [default list](Self::default_acl), so create an ancestor
+    /// that other applications share beforehand, or give it a list of its own by
+    /// [`default_acl_by_path`](Self::default_acl_by_path).
     pub fn create_chroot(mut self, create: bool) -> Self {
         self.create_chroot = create;
         self
@@ -402,7 +405,9 @@ impl ClientBuilder {
 
     /// Starts the client without waiting for a connection. Requests wait for the first connection,
     /// on which the client creates the chroot if it is missing. If a server refuses that, the client
-    /// logs it at WARN, and tries again on the next connection.
+    /// logs it at WARN, and tries again on the next connection. Meanwhile it is connected, and
+    /// [ready](crate::Health::is_ready), and calls fail with
+    /// [`OpError::ChrootMissing`](crate::OpError::ChrootMissing).
     ///
     /// # Errors
     ///

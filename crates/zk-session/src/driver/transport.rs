@@ -71,7 +71,9 @@ pub trait Transport: Send + Sync + 'static {
     }
 
     /// Returns whether connections go to the servers' port for TLS, as those of `Tls` do.
-    /// [`ClientBuilder::follow_ensemble`](crate::ClientBuilder::follow_ensemble) asks. Default: false.
+    /// [`ClientBuilder::follow_ensemble`](crate::ClientBuilder::follow_ensemble) asks, and takes that
+    /// port from the configuration of the ensemble. A host of a connect string without a port has
+    /// [`DEFAULT_PORT`](crate::DEFAULT_PORT) all the same. Default: false.
     fn uses_secure_port(&self) -> bool {
         false
     }

@@ -95,8 +95,9 @@ impl Default for Lease {
 
 impl Lease {
     /// Creates a lease that is kept by committed writes at this interval. A shorter interval makes
-    /// the lease longer: the lease lasts 0.95 times the session timeout, minus five intervals and a
-    /// tick. The tick is 2 s, unless [`tick`](Self::tick) sets it.
+    /// the lease longer: the lease lasts about 0.95 times the session timeout, minus five intervals
+    /// and a tick; with the interval of the default, it lasts as long as the first table of the
+    /// guide's page about guarantees says. The tick is 2 s, unless [`tick`](Self::tick) sets it.
     pub fn writes(interval: Duration) -> Self {
         Self { by: By::Writes(Some(interval)), ..Self::default() }
     }
