@@ -27,7 +27,7 @@ pub fn judge(case: &Case<'_>) -> Vec<String> {
         return Vec::new();
     }
     let mut violations = judge_ends(&calls, &lives(case.commits), case.commits);
-    violations.extend(judge_writes(&calls, case.commits, case.sessions));
+    violations.extend(judge_writes(&calls, case.commits, case.sessions, case.plan.resumes()));
     // Where servers take time for each request, those of a flight do not arrive together.
     if case.plan.faults.is_empty() && case.plan.service.is_zero() {
         violations.extend(judge_flights(&calls, case.requests, case.sessions));
@@ -154,11 +154,13 @@ fn judge_ends(
 
 const CREATES: [OpCode; 3] = [OpCode::CREATE, OpCode::CREATE2, OpCode::CREATE_CONTAINER];
 
-/// Judges what the clients have written: only what a call wants, and nothing after its end.
+/// Judges what the clients have written: only what a call wants, and nothing after its end. A server
+/// that does not resume sessions may still have requests of an earlier one in its queue.
 fn judge_writes(
     calls: &[Call<'_>],
     commits: &[CommitRecord],
     sessions: &BTreeMap<SessionId, usize>,
+    resumes: bool,
 ) -> Vec<String> {
     let mut violations = Vec::new();
     for commit in commits.iter().filter(|commit| commit.error == ErrorCode::OK) {
@@ -173,12 +175,16 @@ fn judge_writes(
         if !is_at_or_below(path, FOREST) || !(is_delete || is_create) {
             continue;
         }
+        let is_earlier = |(id, of): (&SessionId, &usize)| of == client && *id > commit.session;
+        let may_be_late = !resumes && sessions.iter().any(is_earlier);
         let is_wanted = |call: &Call<'_>| {
             let concerns = match call.call {
                 TreeCall::Delete => is_delete && is_at_or_below(path, call.path),
                 TreeCall::Ensure => is_create && is_at_or_below(call.path, path),
             };
-            concerns && call.client == *client && call.may_write_at(commit.zxid.0)
+            let is_in_time = call.may_write_at(commit.zxid.0);
+            let is_late = may_be_late && call.from < commit.zxid.0;
+            concerns && call.client == *client && (is_in_time || is_late)
         };
         if !calls.iter().any(is_wanted) {
             violations.push(format!(
@@ -303,21 +309,30 @@ mod tests {
 
     #[test]
     fn writes_that_nobody_has_asked_for_are_seen() {
-        let (commits, _, sessions) = writes();
+        let (commits, _, mut sessions) = writes();
         let last = commits.iter().map(|commit| commit.zxid.0).max().unwrap();
-        let count = |ensured: &str, deleted: &str, to: i64| {
+        let judge = |ensured: &str, deleted: &str, to: i64, sessions: &_, resumes| {
             let events = history(vec![
                 begun(1, TreeCall::Ensure, ensured, 0),
                 begun(2, TreeCall::Delete, deleted, 0),
                 ended(2, TreeEnd::Done(0), to),
             ]);
-            judge_writes(&calls(&events), &commits, &sessions).len()
+            judge_writes(&calls(&events), &commits, sessions, resumes).len()
         };
+        let own = sessions.clone();
+        let count = |ensured, deleted, to| judge(ensured, deleted, to, &own, true);
         assert_eq!(count("/forest/a/x", "/forest/a", ALL), 0, "{commits:?}");
         assert_eq!(count("/forest/a", "/forest/a", ALL), 1, "it has created /forest/a/x");
         assert_eq!(count("/forest/a/x", "/forest/a/x", ALL), 1, "it has deleted /forest/a");
         assert_eq!(count("/forest/a/x", "/forest/ab", ALL), 2);
         assert_eq!(count("/forest/a/x", "/forest/a", last - 1), 1, "a delete was late");
+        let mut late = |id: i64, resumes| {
+            sessions.insert(SessionId(id), 0);
+            judge("/forest/a/x", "/forest/a", last - 1, &sessions, resumes)
+        };
+        assert_eq!(late(1, false), 1, "no session has followed");
+        assert_eq!(late(i64::MAX, true), 1, "the session went on");
+        assert_eq!(late(i64::MAX, false), 0, "a Keeper may have had it in its queue");
     }
 
     #[test]
