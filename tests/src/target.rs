@@ -9,7 +9,7 @@
 //! ensemble now and then, fails there almost always.
 //!
 //! The ensemble should grant short session timeouts (`tickTime=500`), because tests of expiry wait
-//! for the timeout that it grants.
+//! for the timeout that it grants, and long ones (`maxSessionTimeout=30000`), for the other tests.
 
 use std::env;
 use std::net::SocketAddr;
@@ -25,9 +25,14 @@ use crate::proxy::Proxy;
 use crate::wait::PATIENCE;
 use crate::world::REAP_INTERVAL;
 
-/// Session timeout of clients that must not expire. It is the longest timeout that servers with a
-/// tick of half a second grant, so that no session expires because the machine is busy.
-pub const LONG_SESSION: Duration = Duration::from_secs(10);
+/// Returns the session timeout of clients that must neither expire nor put a lease at risk.
+///
+/// It is longer on an ensemble, whose servers share the machine with other suites: they were once
+/// silent for so long that a lease of ten seconds ended.
+pub fn long_session() -> Duration {
+    Duration::from_secs(if env::var_os("ZK_CONNECT").is_some() { 30 } else { 10 })
+}
+
 /// Returns the session timeout of clients that are meant to expire: short, but long enough that no
 /// session expires, and no connection is given up, because the machine is busy. Servers of an
 /// ensemble share the machine with other suites, and were once silent for 1.3 s, the time after
@@ -139,7 +144,7 @@ impl Target {
     }
 
     async fn client(&self) -> Client {
-        let builder = Client::builder(self.next_hosts()).session_timeout(LONG_SESSION);
+        let builder = Client::builder(self.next_hosts()).session_timeout(long_session());
         // The error message must show only what is wrong with the target.
         builder.connect().await.unwrap_or_else(|error| {
             panic!("the server to test cannot be used, ZK_CONNECT={}: {error}", self.hosts)
@@ -169,22 +174,32 @@ pub struct Fixture {
     /// A client without a chroot.
     pub observer: Client,
     chroot: String,
+    session_timeout: Duration,
 }
 
 impl Fixture {
-    /// Creates a fixture for the test that runs on this thread.
+    /// Creates a fixture for the test that runs on this thread. Its clients have a [`long_session`].
     ///
     /// # Panics
     ///
     /// If the target cannot be used.
     pub async fn start() -> Self {
+        Self::with_timeout(long_session()).await
+    }
+
+    /// The same, with another session timeout for its clients.
+    ///
+    /// # Panics
+    ///
+    /// If the target cannot be used.
+    pub async fn with_timeout(session_timeout: Duration) -> Self {
         let target = Target::start().await;
         let observer = target.client().await;
         let thread = std::thread::current();
         let test = thread.name().unwrap_or("test").replace("::", ".");
         let chroot =
             format!("/conformance-{:016x}/{test}", Session::of(&observer).unique_id() as u64);
-        Self { target, observer, chroot }
+        Self { target, observer, chroot, session_timeout }
     }
 
     /// Returns the path of the subtree on the servers. The first client creates it.
@@ -205,7 +220,7 @@ impl Fixture {
 
     /// Returns the builder of a client whose root is the chroot, with other hosts, such as a proxy.
     pub fn builder_at(&self, hosts: impl std::fmt::Display) -> ClientBuilder {
-        Client::builder(format!("{hosts}{}", self.chroot)).session_timeout(LONG_SESSION)
+        Client::builder(format!("{hosts}{}", self.chroot)).session_timeout(self.session_timeout)
     }
 
     /// Waits until every server has applied all changes that were committed before the call.
@@ -280,7 +295,7 @@ impl Drop for Fixture {
         let cleanup = std::thread::Builder::new().name("cleanup".into()).spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             runtime.expect("a runtime can be built").block_on(async {
-                let builder = Client::builder(hosts).session_timeout(LONG_SESSION);
+                let builder = Client::builder(hosts).session_timeout(long_session());
                 let client = builder.auth("digest", CREDENTIALS).connect().await?;
                 let parent = chroot.rsplit_once('/').map_or("", |(parent, _)| parent);
                 remove(&client, parent).await.map_err(|error| format!("{parent}: {error}"))?;

@@ -28,8 +28,8 @@ pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
 /// Waits until the server of a client has applied everything that was committed before the call.
 ///
 /// Begins again if the connection to a server of an ensemble is lost. Such a server shares the
-/// machine with others and may be silent for seconds, and a client with a lock soon gives up a
-/// silent connection to save its lease: after 2.5 s, with [`LONG_SESSION`](crate::target::LONG_SESSION).
+/// machine with others and may be silent for seconds, and a client with a lock gives up a silent
+/// connection after a quarter of the session timeout to save its lease.
 ///
 /// # Panics
 ///

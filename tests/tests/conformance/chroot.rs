@@ -8,7 +8,7 @@ use zk_session::{
 };
 use zk_tests::bare::Bare as _;
 use zk_tests::dead_host::DeadHost;
-use zk_tests::target::{Fixture, LONG_SESSION};
+use zk_tests::target::{Fixture, long_session};
 use zk_tests::wait::{catch_up, event};
 
 const PERSISTENT: CreateMode = CreateMode::Persistent;
@@ -20,7 +20,7 @@ async fn connecting_creates_the_chroot_and_its_ancestors() {
     assert_eq!(fixture.observer.exists(&deep).await, Ok(None));
     for _ in 0..2 {
         let builder = Client::builder(format!("{}{deep}", fixture.target.hosts()));
-        let client = builder.session_timeout(LONG_SESSION).connect().await.unwrap();
+        let client = builder.session_timeout(long_session()).connect().await.unwrap();
         assert_eq!(client.get_children("/").await, Ok(vec![]));
     }
     catch_up(&fixture.observer).await;
@@ -46,7 +46,7 @@ async fn a_chroot_below_an_ephemeral_is_an_error_of_connecting() {
     client.create("/e", "", CreateMode::Ephemeral).await.unwrap();
     let connect =
         Client::builder(format!("{}{}", fixture.target.hosts(), fixture.full("/e/below")));
-    let error = connect.session_timeout(LONG_SESSION).connect().await.unwrap_err();
+    let error = connect.session_timeout(long_session()).connect().await.unwrap_err();
     let ConnectError::Chroot { path, error } = error else { panic!("{error}") };
     assert_eq!(path, fixture.full("/e/below"));
     assert_eq!(error.bare(), OpError::server(ErrorCode::NO_CHILDREN_FOR_EPHEMERALS));

@@ -15,7 +15,6 @@ use zk_recipes::{Cache, CacheEvent};
 use zk_session::{Client, Zxid};
 use zk_tests::ensemble::{Ensemble, Server};
 use zk_tests::proxy::Proxy;
-use zk_tests::target::Fixture;
 use zk_tests::wait::{PATIENCE, soon};
 
 use crate::{PERSISTENT, Roamer};
@@ -33,7 +32,7 @@ const IN_FLIGHT: usize = 300;
 async fn a_cache_never_goes_back_when_its_session_moves_to_a_follower_that_lags() {
     let rounds = env::var("CACHE_ROUNDS").map_or(ROUNDS, |rounds| rounds.parse().unwrap());
     let ensemble = Ensemble::take().await;
-    let fixture = Fixture::start().await;
+    let fixture = crate::fixture().await;
     let (leader, lagging) = (ensemble.leader().await, ensemble.follower().await);
     let writing = Roamer::at(&fixture, &ensemble, &leader).await;
     let writer = &writing.client;

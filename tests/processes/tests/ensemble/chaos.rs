@@ -17,13 +17,13 @@ use zk_tests::wait::PATIENCE;
 #[tokio::test(flavor = "multi_thread")]
 async fn locks_are_safe_and_nobody_is_forgotten_while_servers_fail() {
     let ensemble = Ensemble::take().await;
-    let fixture = Fixture::start().await;
+    let fixture = crate::fixture().await;
     let seed = Session::of(&fixture.observer).unique_id() as u64;
     let build =
         Build { contender: env!("CARGO_BIN_EXE_contender"), folder: env!("CARGO_TARGET_TMPDIR") };
     let mut contests = Vec::new();
     for contest in Contest::all() {
-        let fixture = Fixture::start().await;
+        let fixture = crate::fixture().await;
         let network = Network::Calm;
         let fight = Fight::start(&fixture, build, contest, PROCESSES, network, seed).await;
         contests.push(Fought { contest, fixture, fight });

@@ -135,7 +135,7 @@ impl Group {
 impl Scene {
     async fn start() -> Self {
         let ensemble = Ensemble::take_like_the_sample().await;
-        let fixture = Fixture::start().await;
+        let fixture = crate::fixture().await;
         let servers = ensemble.servers().len();
         let mut groups = Vec::new();
         for home in 0..servers {

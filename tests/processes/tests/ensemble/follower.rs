@@ -15,7 +15,7 @@ use crate::{EPHEMERAL, PERSISTENT, Roamer};
 #[tokio::test]
 async fn a_session_goes_on_elsewhere_when_its_server_is_killed() {
     let ensemble = Ensemble::take().await;
-    let fixture = Fixture::start().await;
+    let fixture = crate::fixture().await;
     let home = ensemble.follower().await;
     let roamer = Roamer::at(&fixture, &ensemble, &home).await;
     let other = Roamer::at(&fixture, &ensemble, &ensemble.leader().await).await;
@@ -49,7 +49,7 @@ async fn a_session_goes_on_elsewhere_when_its_server_is_killed() {
 #[tokio::test]
 async fn a_session_goes_on_elsewhere_when_its_server_is_silent() {
     let ensemble = Ensemble::take().await;
-    let fixture = Fixture::start().await;
+    let fixture = crate::fixture().await;
     let home = ensemble.follower().await;
     let roamer = Roamer::at(&fixture, &ensemble, &home).await;
     let guard = acquire(&FairLock::of(&roamer.client)).await;
@@ -80,7 +80,7 @@ async fn a_session_goes_on_elsewhere_when_its_server_is_silent() {
 #[tokio::test]
 async fn a_server_that_lags_takes_no_session_over() {
     let ensemble = Ensemble::take().await;
-    let fixture = Fixture::start().await;
+    let fixture = crate::fixture().await;
     let mut attempts = 0;
     // The server keeps serving clients for the syncLimit after the cut, and a busy machine may be
     // slower than that.
@@ -127,7 +127,7 @@ async fn stays_in_the_present(ensemble: &Ensemble, fixture: &Fixture) -> bool {
 #[tokio::test]
 async fn a_cut_off_follower_cannot_prove_that_a_lock_is_held() {
     let ensemble = Ensemble::take().await;
-    let fixture = Fixture::start().await;
+    let fixture = crate::fixture().await;
     let home = ensemble.follower().await;
     // The timeout is shorter than the syncLimit, which is 5 s.
     let timeout = Duration::from_secs(3);
@@ -159,7 +159,7 @@ async fn a_cut_off_follower_cannot_prove_that_a_lock_is_held() {
 #[tokio::test]
 async fn an_acquire_through_a_cut_off_follower_ends_with_one_znode() {
     let ensemble = Ensemble::take().await;
-    let fixture = Fixture::start().await;
+    let fixture = crate::fixture().await;
     let home = ensemble.follower().await;
     let roamer = Roamer::at(&fixture, &ensemble, &home).await;
     let other = Roamer::at(&fixture, &ensemble, &ensemble.leader().await).await;

@@ -6,7 +6,6 @@ use zk_tests::bare::Bare as _;
 use zk_tests::case::{Case as _, FairLock};
 use zk_tests::ensemble::Ensemble;
 use zk_tests::lock::{Waiter, acquire, contenders, until_znodes};
-use zk_tests::target::Fixture;
 use zk_tests::wait::{catch_up, reconnected, soon, status};
 
 use crate::{PERSISTENT, Roamer};
@@ -14,7 +13,7 @@ use crate::{PERSISTENT, Roamer};
 #[tokio::test]
 async fn a_lock_and_its_queue_outlive_the_leader() {
     let ensemble = Ensemble::take().await;
-    let fixture = Fixture::start().await;
+    let fixture = crate::fixture().await;
     let leader = ensemble.leader().await;
     let follower = ensemble.follower().await;
     let last = ensemble.follower_but(&follower).await;
@@ -60,7 +59,7 @@ async fn a_lock_and_its_queue_outlive_the_leader() {
 #[tokio::test]
 async fn a_leader_that_is_cut_off_acknowledges_nothing_and_keeps_nobodys_lock() {
     let ensemble = Ensemble::take().await;
-    let fixture = Fixture::start().await;
+    let fixture = crate::fixture().await;
     let leader = ensemble.leader().await;
     let roamer = Roamer::at(&fixture, &ensemble, &leader).await;
     let other = Roamer::at(&fixture, &ensemble, &ensemble.follower().await).await;

@@ -27,11 +27,19 @@ use std::time::Duration;
 use zk_session::{Client, CreateMode};
 use zk_tests::ensemble::{Ensemble, Server};
 use zk_tests::proxy::Proxy;
-use zk_tests::target::{Fixture, LONG_SESSION};
+use zk_tests::target::Fixture;
 use zk_tests::wait::PATIENCE;
 
 const EPHEMERAL: CreateMode = CreateMode::Ephemeral;
 const PERSISTENT: CreateMode = CreateMode::Persistent;
+
+/// Session timeout of the clients. They have to leave silent servers, and notice one after a part of
+/// this time.
+const SESSION: Duration = Duration::from_secs(10);
+
+async fn fixture() -> Fixture {
+    Fixture::with_timeout(SESSION).await
+}
 
 /// A client that begins at one server, and has a proxy in front of each server.
 struct Roamer {
@@ -42,7 +50,7 @@ struct Roamer {
 
 impl Roamer {
     async fn at(fixture: &Fixture, ensemble: &Ensemble, home: &Server) -> Self {
-        Self::with_timeout(fixture, ensemble, home, LONG_SESSION).await
+        Self::with_timeout(fixture, ensemble, home, SESSION).await
     }
 
     async fn with_timeout(

@@ -4,14 +4,13 @@ use zk_recipes::Released;
 use zk_tests::case::{Case as _, FairLock};
 use zk_tests::ensemble::Ensemble;
 use zk_tests::lock::{Waiter, acquire, until_znodes};
-use zk_tests::target::Fixture;
 
 use crate::Roamer;
 
 #[tokio::test]
 async fn contenders_at_all_servers_are_served_in_order() {
     let ensemble = Ensemble::take().await;
-    let fixture = Fixture::start().await;
+    let fixture = crate::fixture().await;
     let mut roamers = Vec::new();
     for home in ensemble.servers().iter().cycle().take(9) {
         let roamer = Roamer::at(&fixture, &ensemble, home).await;
@@ -37,7 +36,7 @@ async fn contenders_at_all_servers_are_served_in_order() {
 #[tokio::test]
 async fn contenders_that_give_up_are_passed_over_by_those_at_other_servers() {
     let ensemble = Ensemble::take().await;
-    let fixture = Fixture::start().await;
+    let fixture = crate::fixture().await;
     let mut roamers = Vec::new();
     for home in ensemble.servers().iter().cycle().take(6) {
         roamers.push(Roamer::at(&fixture, &ensemble, home).await);

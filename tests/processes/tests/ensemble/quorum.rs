@@ -6,7 +6,6 @@ use zk_recipes::{LockState, LostReason, Released};
 use zk_tests::case::{Case as _, FairLock};
 use zk_tests::ensemble::Ensemble;
 use zk_tests::lock::{Waiter, acquire, until_znodes};
-use zk_tests::target::Fixture;
 use zk_tests::wait::soon;
 
 use crate::Roamer;
@@ -14,7 +13,7 @@ use crate::Roamer;
 #[tokio::test]
 async fn without_a_quorum_a_lock_is_lost_and_granted_to_nobody() {
     let ensemble = Ensemble::take().await;
-    let fixture = Fixture::start().await;
+    let fixture = crate::fixture().await;
     let leader = ensemble.leader().await;
     let follower = ensemble.follower().await;
     let other = ensemble.follower_but(&follower).await;

@@ -7,7 +7,6 @@ use zk_session::{ErrorCode, SessionState};
 use zk_tests::case::{Case as _, FairLock};
 use zk_tests::ensemble::Ensemble;
 use zk_tests::lock::acquire;
-use zk_tests::target::Fixture;
 use zk_tests::wait::soon;
 
 use crate::{EPHEMERAL, PERSISTENT};
@@ -15,7 +14,7 @@ use crate::{EPHEMERAL, PERSISTENT};
 #[tokio::test]
 async fn reads_continue_without_a_quorum_and_the_session_returns_with_it() {
     let ensemble = Ensemble::take().await;
-    let fixture = Fixture::start().await;
+    let fixture = crate::fixture().await;
     // A server without a quorum may take longer than the default to serve reads.
     let builder = fixture.builder().read_only().give_up_after(Duration::from_secs(120));
     let client = builder.connect().await.expect("all servers serve clients");

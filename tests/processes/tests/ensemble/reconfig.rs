@@ -3,7 +3,6 @@
 use zk_session::{ConfigVersion, ErrorCode, EventType, Member, OpError, Reconfig};
 use zk_tests::bare::Bare as _;
 use zk_tests::ensemble::Ensemble;
-use zk_tests::target::Fixture;
 use zk_tests::wait::{kind, soon};
 
 /// The password is in tests/ensemble/compose.yml, as a digest.
@@ -12,7 +11,7 @@ const SUPERUSER: &str = "super:ensemble";
 #[tokio::test]
 async fn members_leave_and_join_and_every_refusal_is_reported() {
     let ensemble = Ensemble::take().await;
-    let fixture = Fixture::start().await;
+    let fixture = crate::fixture().await;
     let home = ensemble.leader().await;
     let leaving = ensemble.follower().await.number as u64;
     let builder = fixture.builder_at(home.address).auth("digest", SUPERUSER);

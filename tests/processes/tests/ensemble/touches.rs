@@ -163,7 +163,7 @@ async fn at(server: &Server, count: usize) -> Vec<Session> {
 #[tokio::test]
 async fn the_leader_counts_from_a_resume_at_once_and_from_a_ping_a_tick_later() {
     let ensemble = Ensemble::take_like_the_sample().await;
-    let fixture = Fixture::start().await;
+    let fixture = crate::fixture().await;
     let client = fixture.client().await;
     client.create("/data", OLD, PERSISTENT).await.unwrap();
     client.close().await;
@@ -241,7 +241,7 @@ async fn ends_of(observer: &mut Session, paths: &[String]) -> Vec<Instant> {
 #[tokio::test]
 async fn a_leader_without_followers_acknowledges_no_write_and_closes_its_clients() {
     let ensemble = Ensemble::take_like_the_sample().await;
-    let fixture = Fixture::start().await;
+    let fixture = crate::fixture().await;
     let client = fixture.client().await;
     client.create("/data", OLD, PERSISTENT).await.unwrap();
     client.close().await;
@@ -271,7 +271,7 @@ async fn a_leader_without_followers_acknowledges_no_write_and_closes_its_clients
 #[tokio::test]
 async fn a_multi_of_a_check_is_committed_even_if_the_check_fails() {
     let ensemble = Ensemble::take_like_the_sample().await;
-    let fixture = Fixture::start().await;
+    let fixture = crate::fixture().await;
     let owner = fixture.builder().auth("digest", CREDENTIALS).connect().await.unwrap();
     let locked = zk_session::CreateOptions::from(PERSISTENT).acl(Acl::creator_all());
     owner.create("/locked", "", locked).await.unwrap();
