@@ -25,7 +25,7 @@ use crate::program::ends::Heirs;
 use crate::program::{Program, barriers, focus, locks, queue, values};
 use crate::world::World;
 use crate::world::faults::{Struck, afflict, afflict_again};
-use crate::world::plan::{PERMISSIONS_FROM, Plan, ROWS_FROM, SURPRISES_FROM};
+use crate::world::plan::{AIMS_FROM, PERMISSIONS_FROM, Plan, ROWS_FROM, SURPRISES_FROM};
 
 /// How often the guards are asked for their state, beside each grant.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
@@ -123,6 +123,7 @@ pub fn drawn(seed: u64, draw: &mut Draw, cuts: &Cuts) -> (Plan, Program) {
     if seed >= ROWS_FROM {
         plan.draw_rows(seed);
     }
+    plan.has_aims = seed >= AIMS_FROM;
     if let Some(seed) = plan.focus {
         focus::narrow(&mut plan, &mut program, seed);
     }

@@ -110,7 +110,10 @@ pub const MORE_FAULT_KINDS: [FaultKind; 10] = [
 
 /// The first seed of the worlds of today. Those below draw the worlds that they drew before there was
 /// more, so that the seeds in `tests/corpus.txt` keep their meaning.
-pub const FIRST_SEED: u64 = SURPRISES_FROM;
+pub const FIRST_SEED: u64 = AIMS_FROM;
+/// The first seed whose world may bring about, on purpose, what known faults need and chance alone hardly
+/// ever does.
+pub const AIMS_FROM: u64 = 1 << 36;
 /// The first seed whose world may have faults at requests of a new kind.
 pub const SURPRISES_FROM: u64 = 1 << 35;
 /// How many of these have them, in percent.
@@ -263,6 +266,8 @@ pub struct Plan {
     pub is_followed: bool,
     /// Whether calls have timeouts that only give something up, or prove something.
     pub has_deadlines: bool,
+    /// Whether the seed is one from [`AIMS_FROM`] on.
+    pub has_aims: bool,
 }
 
 impl Plan {
@@ -325,6 +330,7 @@ impl Plan {
             is_steady: false,
             is_followed: false,
             has_deadlines: false,
+            has_aims: false,
         };
         plan.draw_more(&mut Draw::new(draw.seed() ^ SALT))
     }
