@@ -14,6 +14,7 @@ mod file_rules;
 mod front_page;
 mod layout;
 mod listings;
+mod known_faults;
 mod log_lines;
 mod operations;
 mod options;
@@ -80,6 +81,12 @@ fn each_option_of_a_lock_has_its_row_and_its_scene() {
     let problems = options::unproven(&files);
     assert!(problems.is_empty(), "\n{}\n", problems.join("\n"));
     check(&files, options::PAGE, &options::page(&files));
+}
+
+#[test]
+fn each_known_fault_is_on_its_page() {
+    let files = repository();
+    check(&files, known_faults::PAGE, &known_faults::page(&files));
 }
 
 #[test]
