@@ -256,8 +256,8 @@ impl OpError {
         matches!(self, Self::Server { code: ErrorCode::NO_NODE, .. })
     }
 
-    /// Returns true if the connection was lost before the reply arrived. This is the only error
-    /// after which recipes repeat an operation.
+    /// Returns true if the connection was lost before the reply arrived. Recipes repeat what may be
+    /// repeated after it, as after the refusal of a server that is overloaded.
     pub fn is_connection_loss(&self) -> bool {
         matches!(self, Self::ConnectionLoss { .. })
     }
