@@ -6,9 +6,14 @@ use zk_recipes::{
     TransactionError, ValueError, WorkQueueError,
 };
 
+use jute_codec::ErrorCode;
 use zk_session::{AuthError, MultiError};
 
 use crate::history::{Failure, Told};
+
+/// The codes with which a server refuses a marker that a lost copy of the same write has created, or
+/// has written. So they say that the write was applied. Nobody else writes markers.
+const DECISIVE: [ErrorCode; 2] = [ErrorCode::NODE_EXISTS, ErrorCode::BAD_VERSION];
 
 /// An error that a call of the library returns.
 pub trait Named: std::fmt::Display {
@@ -128,6 +133,11 @@ impl Named for ValueError {
 impl Named for SettledError {
     fn failure(&self) -> Failure {
         match self {
+            Self::Unknown { cause: RecipeError::Refused { code, .. } }
+                if DECISIVE.contains(code) =>
+            {
+                Failure::Other("it is undecided, although its marker decides".to_owned())
+            }
             Self::Recipe(error) | Self::Unknown { cause: error } => error.failure(),
             Self::Refused { code, .. } => Failure::Refused(code.0),
             Self::SessionEnded { .. } => Failure::SessionExpired,
@@ -242,6 +252,26 @@ impl Named for CacheError {
             Self::Closed => Failure::Closed,
             Self::Client(error) | Self::Unreadable { error, .. } => error.failure(),
             other => Failure::Other(other.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use zk_recipes::FailedAction;
+
+    use super::*;
+
+    #[test]
+    fn a_write_whose_marker_decides_is_not_undecided() {
+        let failure = |code| {
+            let (action, path) = (FailedAction::Write, "/markers/marker-1".to_owned());
+            let cause = RecipeError::Refused { code, action, path };
+            SettledError::Unknown { cause }.failure()
+        };
+        assert_eq!(failure(ErrorCode::NO_AUTH), Failure::Refused(ErrorCode::NO_AUTH.0));
+        for code in DECISIVE {
+            assert!(matches!(failure(code), Failure::Other(_)), "{code}");
         }
     }
 }
