@@ -8,11 +8,16 @@ use super::users::{Used, Users};
 use crate::history::{End, Event, Failure, Id, What};
 use crate::program::identities::CHANGE;
 use crate::program::settled;
+use crate::world::faults::REFUSALS;
 use crate::world::plan::{FaultKind, Plan};
 
 /// The calls of operations without a recipe, which report what the connection does.
 const OPERATIONS: [&str; 8] =
     ["create", "delete", "set_data", "sync", "transaction", "commit_in", "read_and_watch", CHANGE];
+
+/// The calls that try again for as long as servers fail, because nobody else can give up for the caller
+/// what it has.
+const NEVER_GIVE_UP: [&str; 3] = ["release", "downgrade", "close_presence"];
 
 /// Returns how the promise was broken.
 pub fn judge(events: &[Event], plan: &Plan, deleted: &BTreeSet<String>) -> Vec<String> {
@@ -23,6 +28,7 @@ pub fn judge(events: &[Event], plan: &Plan, deleted: &BTreeSet<String>) -> Vec<S
         are_cut: !plan.faults.is_empty() || plan.closes_connections(),
         are_exhausted: has(plan, &[FaultKind::SequenceEnd]),
         is_limited: plan.outstanding.is_some(),
+        is_steady: plan.is_steady,
         are_tampered: !deleted.is_empty() || has(plan, &[FaultKind::Stranger]),
     };
     judge_by(events, rules, |client, name, code| match code {
@@ -51,6 +57,8 @@ struct Rules {
     are_exhausted: bool,
     /// Clients permit few requests.
     is_limited: bool,
+    /// Nothing goes wrong and nothing is slow, so a lock that is held is not lost.
+    is_steady: bool,
     /// Strangers change what recipes use.
     are_tampered: bool,
 }
@@ -94,6 +102,10 @@ fn is_of_end(users: &Users, client: Used, name: &str, failure: &Failure) -> bool
         // There is no other session in which the call could go on.
         Failure::SessionExpired => has_stopped,
         Failure::Lost => {
+            // The end of a client is that of its locks.
+            if name == "downgrade" {
+                return users.is_ending(client);
+            }
             has_stopped && ["observe", "lead", "leader", "set_permits"].contains(&name)
         }
         Failure::Undecided => has_stopped && ["put", "put_within"].contains(&name),
@@ -122,6 +134,12 @@ impl Rules {
                 ];
                 is_operation || of_session.contains(&name) || name == "hand_over"
             }
+            // These codes say that a later request may be applied.
+            Failure::Refused(code)
+                if NEVER_GIVE_UP.contains(&name) && REFUSALS.contains(&ErrorCode(*code)) =>
+            {
+                false
+            }
             Failure::Refused(code) => {
                 let is_answer = [ErrorCode::NO_NODE, ErrorCode::NODE_EXISTS, ErrorCode::NOT_EMPTY]
                     .contains(&ErrorCode(*code));
@@ -135,6 +153,7 @@ impl Rules {
                 };
                 (is_operation && is_answer) || is_beaten || self.are_refused || self.are_tampered
             }
+            Failure::Lost if name == "downgrade" && self.is_steady => false,
             Failure::Lost => {
                 // A caller that is stopped learns of the grant of its lock after the loss.
                 let of_guard = [
@@ -259,7 +278,22 @@ mod tests {
         let throttled = Failure::Refused(ErrorCode::THROTTLED_OP.0);
         let refusing = Rules { are_refused: true, ..Rules::default() };
         assert_eq!(count("acquire", None, throttled.clone(), Rules::default()), 1);
-        assert_eq!(count("acquire", None, throttled, refusing), 0);
+        assert_eq!(count("acquire", None, throttled.clone(), refusing), 0);
+        assert_eq!(count("release", None, throttled, refusing), 1, "it never gives up");
+        let forbidden = Failure::Refused(ErrorCode::NO_AUTH.0);
+        assert_eq!(count("release", None, forbidden, refusing), 0);
+    }
+
+    #[test]
+    fn a_downgrade_that_loses_a_lock_is_seen_if_nothing_goes_wrong() {
+        let steady = Rules { is_steady: true, ..Rules::default() };
+        assert_eq!(count("downgrade", None, Failure::Lost, steady), 1);
+        assert_eq!(count("downgrade", None, Failure::Lost, Rules::default()), 0);
+        let begun = What::Begun { call: 1, name: "downgrade", on: "/rw".to_owned(), timeout: None };
+        let ended = What::Ended { call: 1, end: End::Failed(Failure::Lost) };
+        let ending = What::Ending { kind: EndKind::Close, life: 0 };
+        let all = history(vec![begun, ending, ended]);
+        assert_eq!(judge_by(&all, steady, |_, _, _| false).len(), 0, "its client ends");
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::program::values::TREE;
 
 /// The codes with which servers refuse single requests. They say that the request was not applied,
 /// and that a later one may be.
-pub(super) const REFUSALS: [ErrorCode; 3] =
+pub const REFUSALS: [ErrorCode; 3] =
     [ErrorCode::THROTTLED_OP, ErrorCode::OPERATION_TIMEOUT, ErrorCode::SYSTEM_ERROR];
 
 /// The kinds of requests at which faults strike. `None`: all.
