@@ -294,6 +294,8 @@ pub enum What {
     HasClosed { session: Option<SessionId>, is_confirmed: bool, is_alive: bool },
     /// A client has handed its session over. These znodes of recipes are left.
     HandedOver { session: SessionId, left: Vec<String> },
+    /// A client has not handed its session over, because of recipes that use these paths.
+    Unfinished { paths: Vec<String> },
     /// The client that should continue a session has another one. Nothing went wrong in this world.
     NotContinued { session: SessionId },
     /// A client has ended, because its session has expired and it opens no other.

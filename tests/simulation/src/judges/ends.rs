@@ -3,15 +3,35 @@
 //! continues. A client that was told that its session has expired has lost it. A Keeper continues no
 //! session, and the one that a client has left there lives on for a while.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use jute_codec::{ErrorCode, OpCode, SessionId};
 use zk_testserver::{Outcome, RequestRecord};
 
-use crate::history::{Event, What};
+use crate::history::{End, Event, Failure, Id, What};
+use crate::program::locks::ROOT;
 use crate::program::settled::SETTLED;
 use crate::program::values::MARKERS;
-use crate::world::plan::Plan;
+use crate::world::DIRECTORIES;
+use crate::world::permissions::OTHERS;
+use crate::world::plan::{FaultKind, Plan};
+
+/// How long a hand-over at least waits for what recipes still do before it gives up: for as long as a
+/// session lasts, which is longer than this in all worlds.
+const HAND_OVER_MIN: Duration = Duration::from_secs(3);
+
+/// What may let a hand-over give up at once. Clients that are suspended, or whose callers are, learn of
+/// the end of its time without a wait. And a sweep that a server has refused leaves a removal that is
+/// tried again later, so the wait for sweeps is over.
+const HAND_OVER_ENDS: [FaultKind; 6] = [
+    FaultKind::Suspension,
+    FaultKind::Stop,
+    FaultKind::Refusal,
+    FaultKind::Permission,
+    FaultKind::Throttle,
+    FaultKind::Overload,
+];
 
 /// Returns how the promise was broken.
 pub fn judge(events: &[Event], requests: &[RequestRecord], plan: &Plan) -> Vec<String> {
@@ -22,12 +42,41 @@ pub fn judge(events: &[Event], requests: &[RequestRecord], plan: &Plan) -> Vec<S
         |request: &&RequestRecord| request.op == OpCode::CLOSE_SESSION && is_late(request.outcome);
     let late = requests.iter().filter(is_late_close).map(|request| request.session);
     let late: BTreeSet<SessionId> = late.collect();
+    let mut violations = Vec::new();
+    if !plan.faults.iter().any(|kind| HAND_OVER_ENDS.contains(kind)) && plan.blind.is_none() {
+        violations = judge_hand_overs(events);
+    }
     let events = events.iter().filter(|event| {
         let is_of_resume =
             matches!(event.what, What::LostSession { .. } | What::NotContinued { .. });
         plan.resumes() || !is_of_resume
     });
-    judge_events(events, &late)
+    violations.extend(judge_events(events, &late));
+    violations
+}
+
+/// Judges how long hand-overs have waited that have failed because of what recipes still do. They do not
+/// wait for the markers of a handle that was dropped a moment ago.
+fn judge_hand_overs(events: &[Event]) -> Vec<String> {
+    let mut begun: BTreeMap<Id, &Event> = BTreeMap::new();
+    let mut of_markers = false;
+    let mut violations = Vec::new();
+    for event in events {
+        match &event.what {
+            What::Begun { call, name: "hand_over", .. } => drop(begun.insert(*call, event)),
+            What::Unfinished { paths } => {
+                of_markers = paths.iter().all(|path| path.starts_with(MARKERS));
+            }
+            What::Ended { call, end: End::Failed(Failure::Unfinished) } => {
+                let Some(begun) = begun.get(call) else { continue };
+                if !std::mem::take(&mut of_markers) && event.at < begun.at + HAND_OVER_MIN {
+                    violations.push(format!("it has not waited until {:?}: {begun}", event.at));
+                }
+            }
+            _ => {}
+        }
+    }
+    violations
 }
 
 fn judge_events<'a>(
@@ -50,6 +99,9 @@ fn judge_events<'a>(
             What::HandedOver { session, left } if left.iter().any(|path| !is_of_caller(path)) => {
                 Some(format!("at {at:?}: {session} was handed over, and nobody deletes {left:?}"))
             }
+            What::Unfinished { paths } if !paths.iter().all(|path| is_known(path)) => {
+                Some(format!("at {at:?}: no recipe has one of {paths:?}"))
+            }
             What::NotContinued { session } => {
                 Some(format!("at {at:?}: nothing went wrong, and {session} was not continued"))
             }
@@ -57,6 +109,15 @@ fn judge_events<'a>(
         }
     };
     events.filter_map(broken).collect()
+}
+
+/// Returns whether a program uses this path, as the servers know it.
+fn is_known(path: &str) -> bool {
+    let all = DIRECTORIES.iter().chain(&OTHERS).chain(&[SETTLED, "/named"]);
+    let is_below = |other: &&&str| {
+        path.strip_prefix(**other).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    path.starts_with("/plain-") || all.filter(|path| **path != ROOT).any(|it| is_below(&it))
 }
 
 /// Returns whether a znode may stay when its session is handed over: a handle of settled operations
@@ -72,6 +133,33 @@ mod tests {
 
     fn count(what: What, refused: &[SessionId]) -> usize {
         judge_events(history(vec![what]).iter(), &refused.iter().copied().collect()).len()
+    }
+
+    #[test]
+    fn a_hand_over_that_gives_up_at_once_is_seen() {
+        let count_of = |path: &str, failure, pause: usize| {
+            let unfinished = What::Unfinished { paths: vec![path.to_owned()] };
+            let (on, timeout) = ("client 0".to_owned(), None);
+            let begun = What::Begun { call: 1, name: "hand_over", on, timeout };
+            let ended = What::Ended { call: 1, end: End::Failed(failure) };
+            let pause = std::iter::repeat_n(What::Calm, pause);
+            let whats = std::iter::once(begun).chain(pause).chain([unfinished, ended]);
+            judge_hand_overs(&history(whats.collect())).len()
+        };
+        let count = |failure, pause| count_of("/locks/a", failure, pause);
+        assert_eq!((count(Failure::Unfinished, 0), count(Failure::Unfinished, 4)), (1, 0));
+        assert_eq!(count_of("/markers/marker-1", Failure::Unfinished, 0), 0);
+        assert_eq!(count(Failure::SessionExpired, 0), 0);
+    }
+
+    #[test]
+    fn a_path_of_a_rooted_handle_that_no_server_knows_is_seen() {
+        let unfinished = |paths: &[&str]| {
+            let paths = paths.iter().map(|path| (*path).to_owned()).collect();
+            count(What::Unfinished { paths }, &[])
+        };
+        assert_eq!(unfinished(&["/locks/a", "/markers", "/plain-7"]), 0);
+        assert_eq!(unfinished(&["/locks/a", "/a"]), 1);
     }
 
     #[test]

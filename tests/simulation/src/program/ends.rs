@@ -207,7 +207,13 @@ async fn hand_over(mut task: Task) {
     let number = task.who.client;
     task.life.set_ending(true);
     let client = task.client.clone();
-    let handing = async { client.hand_over().await };
+    let handing = async {
+        let handed = client.hand_over().await;
+        if let Err(HandOverError::Unfinished { paths, .. }) = &handed {
+            task.push(What::Unfinished { paths: paths.clone() });
+        }
+        handed
+    };
     match task.call_to_end("hand_over", &format!("client {number}"), handing).await {
         Called::Done(ticket) => {
             handed_over(&task, &ticket);

@@ -17,7 +17,7 @@ use crate::program::trees::FOREST;
 use crate::program::values::{COUNTER, MARKERS, VALUE};
 
 /// What recipes use besides [`DIRECTORIES`].
-const OTHERS: [&str; 13] = [
+pub const OTHERS: [&str; 13] = [
     ROOT,
     RESIZED,
     WIDE,
