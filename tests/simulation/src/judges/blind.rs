@@ -1,5 +1,5 @@
-//! Whoever waits for a lock lists the directory when it changes, and not now and then, also if it may
-//! not read the one ahead. Judged if nothing goes wrong in a world.
+//! Whoever waits for a lock, or follows a group, lists the directory when it changes, and not now and
+//! then, also if it may not read the one ahead. Judged if nothing goes wrong in a world.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,9 +10,15 @@ use zk_testserver::{Outcome, RequestRecord};
 use super::Case;
 use super::turns::parse;
 use crate::history::{Event, What};
+use crate::program::groups::GROUP;
 
 /// The directories of locks, and those above them.
 const LOCKS: [&str; 6] = ["/locks", "/rw", "/semaphore", "/permits", "/election", "/named"];
+
+/// How many lists of a group in a row may have no reason. A group first asks for the state of its
+/// directory, and a member that comes before the list of the same flight is in the list already, so the
+/// next check of the group finds a change that it knows.
+const LISTS_MAX: usize = 1;
 
 /// Waiters check more rarely than this whether they have missed a change.
 const CHECK_MIN: Duration = Duration::from_secs(5);
@@ -67,6 +73,7 @@ fn judge_lists(
         })
     };
     let mut last: BTreeMap<(SessionId, &str), Duration> = BTreeMap::new();
+    let mut unfounded: BTreeMap<(SessionId, &str), usize> = BTreeMap::new();
     let mut violations = Vec::new();
     let is_list = |request: &&RequestRecord| {
         matches!(request.op, OpCode::GET_CHILDREN | OpCode::GET_CHILDREN2)
@@ -76,7 +83,8 @@ fn judge_lists(
         let (Some(path), Some(client)) = (list.path.as_deref(), blind.get(&list.session)) else {
             continue;
         };
-        if !LOCKS.iter().any(|directory| path.starts_with(directory)) {
+        let is_group = path == GROUP;
+        if !is_group && !LOCKS.iter().any(|directory| path.starts_with(directory)) {
             continue;
         }
         let Some(before) = last.insert((list.session, path), list.at) else { continue };
@@ -87,7 +95,13 @@ fn judge_lists(
         let is_changed = writes.iter().any(|(at, of)| {
             of.as_deref().is_none_or(|of| of == path) && before < *at && *at <= list.at
         });
-        if !is_changed && !has_begun(*client, before, list.at) {
+        let in_a_row = unfounded.entry((list.session, path)).or_default();
+        if is_changed || has_begun(*client, before, list.at) {
+            *in_a_row = 0;
+            continue;
+        }
+        *in_a_row += 1;
+        if *in_a_row > if is_group { LISTS_MAX } else { 0 } {
             violations.push(format!(
                 "client {client} lists {path} at {:?} and at {:?}, and nothing has changed",
                 before, list.at
@@ -102,17 +116,18 @@ mod tests {
     use super::*;
     use crate::judges::tests::{connect, on_server};
 
-    /// Returns the requests of a run in which somebody lists a directory, perhaps creates something
-    /// in it, and lists it again.
-    fn requests(creates: bool) -> Vec<RequestRecord> {
+    /// Returns the requests of a run in which somebody lists a directory this often, and perhaps creates
+    /// something in it after each list.
+    fn requests(directory: &str, lists: usize, creates: bool) -> Vec<RequestRecord> {
         on_server(async |server| {
-            server.admin_create("/rw", b"", None);
+            server.admin_create(directory, b"", None);
             let client = connect(&server).await;
-            for path in ["/rw/1", "/rw/2"] {
-                client.get_children("/rw").await.unwrap();
+            for number in 0..lists {
+                client.get_children(directory).await.unwrap();
                 tokio::time::advance(Duration::from_secs(20)).await;
                 if creates {
-                    client.create(path, "", zk_recipes::CreateMode::Persistent).await.unwrap();
+                    let path = format!("{directory}/{number}");
+                    client.create(&path, "", zk_recipes::CreateMode::Persistent).await.unwrap();
                 }
             }
             client.close().await;
@@ -122,11 +137,14 @@ mod tests {
 
     #[test]
     fn a_list_without_a_reason_is_seen() {
-        let count = |creates, is_blind| {
-            let requests = requests(creates);
+        let count_of = |directory, lists, creates, is_blind| {
+            let requests = requests(directory, lists, creates);
             let sessions = requests.iter().filter(|_| is_blind).map(|it| (it.session, 0)).collect();
             judge_lists(&[], &requests, &sessions, Duration::from_secs(1)).len()
         };
+        let count = |creates, is_blind| count_of("/rw", 2, creates, is_blind);
         assert_eq!((count(false, true), count(true, true), count(false, false)), (1, 0, 0));
+        assert_eq!(count_of(GROUP, 2, false, true), 0, "it may have known the change already");
+        assert_eq!((count_of(GROUP, 3, false, true), count_of(GROUP, 3, true, true)), (1, 0));
     }
 }
