@@ -298,6 +298,12 @@ async fn close(world: &World) {
             }
         }
     }
+    // All calls have ended long ago, and all handles are dropped, so nothing settles any more.
+    for (path, owner) in world.server.ephemerals() {
+        if is_marker(&path) {
+            world.history.note(What::Left { path: format!("{path} of {owner}") });
+        }
+    }
     world.history.note(What::Closing);
     for (client, _) in world.clients.all().into_values() {
         within(CLOSE_MAX, client.close()).await;
@@ -308,6 +314,11 @@ async fn close(world: &World) {
     for (path, owner) in world.server.ephemerals() {
         world.history.note(What::Left { path: format!("{path} of {owner}") });
     }
+}
+
+/// Returns whether a znode is the marker of a write, which nobody needs once the outcome is known.
+fn is_marker(path: &str) -> bool {
+    path.strip_prefix(values::MARKERS).is_some_and(|rest| rest.starts_with('/'))
 }
 
 fn judge(run: Run, quiet: Range<Duration>, grown: i64) -> Report {
