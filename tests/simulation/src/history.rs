@@ -312,6 +312,8 @@ pub enum What {
     Strayed { client: usize, member: usize },
     /// A client does not use the newest list that the ensemble has published, long after.
     Outdated { client: usize, found: Option<i64>, expected: i64 },
+    /// A client has a lease although its servers are Keepers, which keep none.
+    TrustedKeeper { client: usize, life: u64 },
     /// A client begins to close.
     Closing,
     /// All clients are closed, and this is left on the servers.

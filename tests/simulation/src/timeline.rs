@@ -264,6 +264,7 @@ impl<'a> Texts<'a> {
             | What::Strayed { .. }
             | What::Outdated { .. }
             | What::Revived { .. }
+            | What::TrustedKeeper { .. }
             | What::Panicked(_)
             | What::Spinning => Some(format!("!! {:?}", event.what)),
             other => {

@@ -81,6 +81,12 @@ fn said(what: &What, deleted: &BTreeSet<String>) -> Option<(String, String)> {
             (lock, "a body that stops at risk has run without the lock".to_owned())
         }
         What::RanLost { lock } => (lock, "a body has run after the loss of the lock".to_owned()),
+        What::TrustedKeeper { client, life } => {
+            return Some((
+                format!("client {client}, life {life}"),
+                "it has a lease on a Keeper".to_owned(),
+            ));
+        }
         What::Hung { item } => (item, "the lease was held for longer than it may be".to_owned()),
         What::GrantedLost { locks } => {
             return Some((
@@ -221,6 +227,12 @@ mod tests {
     fn a_guard_without_a_lease_is_seen() {
         let lock = "/locks/a".to_owned();
         assert_eq!(count(vec![What::Unleased { lock, guard: 1 }]), 1);
+    }
+
+    #[test]
+    fn a_lease_on_a_keeper_is_seen() {
+        assert_eq!(count(vec![What::TrustedKeeper { client: 0, life: 0 }]), 1);
+        assert_eq!(count(vec![What::Followed]), 0);
     }
 
     #[test]

@@ -36,6 +36,7 @@ struct State {
     is_closed: AtomicBool,
     has_expired: AtomicBool,
     has_heir: AtomicBool,
+    has_trusted: AtomicBool,
     is_abandoned: AtomicBool,
     abandoned: Notify,
 }
@@ -86,6 +87,11 @@ impl Life {
     /// Returns whether somebody knows that the client has ended with its session.
     pub fn has_expired(&self) -> bool {
         self.0.has_expired.load(Ordering::Relaxed)
+    }
+
+    /// The client has a lease that no server keeps. Returns whether nobody knew it.
+    pub fn trust(&self) -> bool {
+        !self.0.has_trusted.swap(true, Ordering::Relaxed)
     }
 
     /// Another client is about to follow this one. Returns whether it is the first.

@@ -288,6 +288,9 @@ impl World {
             .iter()
             .filter_map(|(number, (client, _))| Some((client.session_id()?, *number)));
         sessions.extend(now);
+        if !self.plan.resumes() {
+            self.note_trust(&clients);
+        }
         if !self.plan.is_followed {
             return;
         }
@@ -300,6 +303,15 @@ impl World {
                 self.history.note(What::Outdated { client, found, expected });
             }
             *newest = version.0;
+        }
+    }
+
+    /// Records which clients have a lease on a Keeper, each of them once.
+    fn note_trust(&self, clients: &BTreeMap<usize, (Client, Life)>) {
+        for (client, (handle, life)) in clients {
+            if handle.status().lease_deadline().is_some() && life.trust() {
+                self.history.note(What::TrustedKeeper { client: *client, life: life.place() });
+            }
         }
     }
 
