@@ -209,6 +209,8 @@ pub enum What {
     Settled { op: OpCode, path: String, told: Told, zxid: Option<i64> },
     /// A caller knows that a znode has the list that it was to set, but not who has set it.
     InForce { path: String },
+    /// A caller was told that its list is in force, but for another znode than the one that it meant.
+    OtherList { path: String, expected: i64, found: i64 },
     /// A caller has read a znode behind a barrier: its czxid and its mzxid, if it exists. The servers
     /// had committed these zxids when the call began and when it ended.
     Looked { path: String, from: i64, to: i64, state: Option<(i64, i64)> },

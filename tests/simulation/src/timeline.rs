@@ -265,6 +265,7 @@ impl<'a> Texts<'a> {
             | What::Outdated { .. }
             | What::Revived { .. }
             | What::TrustedKeeper { .. }
+            | What::OtherList { .. }
             | What::Panicked(_)
             | What::Spinning => Some(format!("!! {:?}", event.what)),
             other => {

@@ -79,6 +79,9 @@ fn judge_writes(events: &[Event], applied: &BTreeMap<Key<'_>, Vec<i64>>) -> Vec<
                 }
                 known.zxids.extend(zxid);
             }
+            What::OtherList { path, expected, found } => violations.push(format!(
+                "the list of {path} was to be set for {expected:#x}, and is that of {found:#x}"
+            )),
             What::InForce { path } if !applied.contains_key(&(OpCode::SET_ACL.0, path)) => {
                 violations.push(format!("{path} is said to have a list that nobody has set"));
             }
@@ -175,6 +178,8 @@ mod tests {
         assert_eq!(writes(vec![applied(Some(5))], &[3]), 1, "by another transaction");
         let in_force = What::InForce { path: "/settled/1".to_owned() };
         assert_eq!(writes(vec![in_force], &[]), 1);
+        let other = What::OtherList { path: "/settled/1".to_owned(), expected: 3, found: 4 };
+        assert_eq!(writes(vec![other], &[]), 1);
     }
 
     #[test]

@@ -19,6 +19,10 @@ pub const WRITE: &str = "settle_write";
 /// The name of calls that read, for judges.
 pub const READ: &str = "settle_read";
 
+/// How often a caller changes a list long after it has read it, in percent, and how much later.
+const LATE_PERCENT: u64 = 40;
+const LATE_MS_MAX: u64 = 5_000;
+
 /// Does one thing.
 pub async fn settle(task: &mut Task) {
     let Ok(settled) = SettledClient::new(&task.client, MARKERS) else {
@@ -79,6 +83,11 @@ impl Settling {
             9 => self.set_acl(task, path, None).await,
             10 => {
                 let stat = self.stat(task, path).await;
+                let mut aside = task.aside();
+                if task.world.plan.has_aims && aside.chance(LATE_PERCENT) {
+                    // Others delete the znode meanwhile, and create it again.
+                    task.rest(aside.ms(0, LATE_MS_MAX)).await;
+                }
                 self.set_acl(task, path, stat).await;
             }
             _ => self.look(task, path).await,
@@ -104,6 +113,12 @@ impl Settling {
         let all = Permissions::ALL;
         let acl = vec![Acl::new(all, "world", "anyone"), Acl::new(all, "digest", user)];
         let set = self.write(task, path, self.settled.set_acl(path, acl, expected)).await;
+        if let (Called::Done(AclInForce { stat, .. }), Some(expected)) = (&set, expected)
+            && stat.czxid != expected.czxid
+        {
+            let (expected, found) = (expected.czxid.0, stat.czxid.0);
+            task.push(What::OtherList { path: path.to_owned(), expected, found });
+        }
         match set {
             // Another call may have set the list.
             Called::Done(AclInForce { is_certain: false, .. }) => {
