@@ -122,6 +122,8 @@ pub enum What {
     Begun { call: Id, name: &'static str, on: String, timeout: Option<Duration> },
     /// A call has ended.
     Ended { call: Id, end: End },
+    /// A call is about to end whose client had no connection from its begin to its end.
+    Unsent { call: Id, told: Told },
     /// A caller has a lock. `is_held` says whether the guard promised that at that moment.
     Granted {
         lock: String,

@@ -119,6 +119,7 @@ pub fn judge(case: &Case<'_>) -> Vec<Violation> {
         ("nobody waits for a client that has ended", stopped::judge(events, plan)),
         ("a subtree is gone, and nothing beside it", tree::judge(case)),
         ("outcomes are honest", outcomes::judge(events, commits, requests)),
+        ("a write that was not sent is not in doubt", outcomes::judge_unsent(events, plan)),
         ("a settled operation is applied as its caller was told", settled::judge(events, commits)),
         ("calls go on once the faults have stopped", liveness::judge(events)),
         ("calls end as their pages say", calls::judge(events, plan, deleted)),

@@ -6,8 +6,18 @@ use std::time::Duration;
 use jute_codec::{ErrorCode, OpCode, SessionId};
 use zk_testserver::{CommitRecord, Outcome, RequestRecord};
 
-use crate::history::{Event, Piped, Told, What};
-use crate::world::plan::Plan;
+use super::users::{Used, Users};
+use crate::history::{End, Event, Failure, Id, Piped, Told, What};
+use crate::program::settled;
+use crate::world::plan::{FaultKind, Plan};
+
+/// The calls that know that nothing was sent for them: they withdraw what waits for a connection a
+/// moment before their time is over.
+const KNOW_WHAT_WAS_SENT: [&str; 6] =
+    ["add", "set", "update", "create_settled", "commit_under", settled::WRITE];
+
+/// The shortest timeout that leaves a client the time to withdraw a request.
+const TIMEOUT_MIN: Duration = Duration::from_millis(100);
 
 /// Returns how the promise was broken. Only one call creates each of these paths.
 pub fn judge(
@@ -100,6 +110,42 @@ fn judge_single(
     events.iter().filter_map(broken).collect()
 }
 
+/// Judges calls for which nothing can have been sent, because there was no connection: their callers
+/// are told that nothing was applied. Callers that are stopped learn too late that their time is nearly
+/// over.
+pub fn judge_unsent(events: &[Event], plan: &Plan) -> Vec<String> {
+    if plan.faults.iter().any(|kind| [FaultKind::Stop, FaultKind::Suspension].contains(kind)) {
+        return Vec::new();
+    }
+    let mut calls: BTreeMap<Id, (Option<Used>, &Event)> = BTreeMap::new();
+    let mut unsent: BTreeSet<Id> = BTreeSet::new();
+    let mut violations = Vec::new();
+    let mut users = Users::default();
+    for event in events {
+        users.see(event);
+        match &event.what {
+            What::Begun { call, name, timeout, .. }
+                if KNOW_WHAT_WAS_SENT.contains(name)
+                    && timeout.is_none_or(|timeout| timeout >= TIMEOUT_MIN) =>
+            {
+                calls.insert(*call, (event.who.map(|who| users.of(who)), event));
+            }
+            What::Unsent { call, told: Told::Unknown } => drop(unsent.insert(*call)),
+            What::Ended { call, end } => {
+                let Some((client, begun)) = calls.remove(call) else { continue };
+                // A client that stops does not ask its session any more what was sent.
+                let has_ended = client.is_some_and(|client| users.is_ending(client));
+                let is_told = matches!(end, End::Failed(failure) if *failure != Failure::Closed);
+                if is_told && !has_ended && unsent.contains(call) {
+                    violations.push(format!("nothing was sent, and it is in doubt: {begun}"));
+                }
+            }
+            _ => {}
+        }
+    }
+    violations
+}
+
 fn judge_created(events: &[Event], created: &BTreeSet<&str>) -> Vec<String> {
     let broken = |event: &Event| match &event.what {
         What::Wrote { path, told: Told::Applied } if !created.contains(path.as_str()) => {
@@ -116,7 +162,9 @@ fn judge_created(events: &[Event], created: &BTreeSet<&str>) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::draw::Draw;
     use crate::judges::tests::history;
+    use crate::program::ends::EndKind;
 
     #[test]
     fn a_write_in_another_session_is_seen() {
@@ -124,6 +172,34 @@ mod tests {
         let bound = history(vec![What::Bound { path: "/a".to_owned(), session: one }]);
         let count = |creators: &[_]| judge_bound(&bound, &creators.iter().copied().collect()).len();
         assert_eq!((count(&[("/a", one)]), count(&[]), count(&[("/a", other)])), (0, 0, 1));
+    }
+
+    #[test]
+    fn a_write_that_is_in_doubt_although_nothing_was_sent_is_seen() {
+        let plan = Plan { faults: Vec::new(), ..Plan::draw(&mut Draw::new(1)) };
+        let count = |name, ms, told, end, plan: &Plan| {
+            let timeout = Some(Duration::from_millis(ms));
+            let begun = What::Begun { call: 1, name, on: "/a".to_owned(), timeout };
+            let ended = What::Ended { call: 1, end };
+            judge_unsent(&history(vec![begun, What::Unsent { call: 1, told }, ended]), plan).len()
+        };
+        let failed = || End::Failed(Failure::TimedOut);
+        assert_eq!(count("set", 100, Told::Unknown, failed(), &plan), 1);
+        assert_eq!(count("set", 99, Told::Unknown, failed(), &plan), 0);
+        assert_eq!(count("set", 100, Told::NotApplied, failed(), &plan), 0);
+        assert_eq!(count("set", 100, Told::Unknown, End::Dropped, &plan), 0);
+        assert_eq!(count("set", 100, Told::Unknown, End::Failed(Failure::Closed), &plan), 0);
+        assert_eq!(count("put", 100, Told::Unknown, failed(), &plan), 0);
+        let name = "set";
+        let begun = What::Begun { call: 1, name, on: "/a".to_owned(), timeout: None };
+        let ending = What::Ending { kind: EndKind::Close, life: 0 };
+        let unsent = What::Unsent { call: 1, told: Told::Unknown };
+        let ended = What::Ended { call: 1, end: End::Failed(Failure::Undecided) };
+        let all = |whats: Vec<What>| judge_unsent(&history(whats), &plan).len();
+        assert_eq!(all(vec![begun.clone(), unsent.clone(), ended.clone()]), 1);
+        assert_eq!(all(vec![begun, ending, unsent, ended]), 0, "its client is closed");
+        let plan = Plan { faults: vec![FaultKind::Stop], ..plan };
+        assert_eq!(count("set", 100, Told::Unknown, failed(), &plan), 0);
     }
 
     #[test]

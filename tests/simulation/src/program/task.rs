@@ -7,6 +7,7 @@ use std::time::Duration;
 use jute_codec::SessionId;
 use zk_recipes::kind::Kind;
 use zk_recipes::{Client, Guard, LockState, ScopedCall, SessionState};
+use zk_session::Status;
 use zk_tests::scene::poll_times;
 
 use super::named::Named;
@@ -64,6 +65,11 @@ async fn disconnected(client: &Client) {
             return std::future::pending().await;
         }
     }
+}
+
+/// Returns whether requests reach a server.
+fn is_connected(status: Status) -> bool {
+    matches!(status.state, SessionState::Connected | SessionState::ConnectedReadOnly)
 }
 
 /// How a call has ended.
@@ -186,6 +192,7 @@ impl Task {
         let call = self.world.history.id();
         self.push(What::Begun { call, name, on: on.to_owned(), timeout });
         self.world.trouble.begin(call, name, on, self.who.client, self.life.clone());
+        let before = self.client.status();
         let polled = poll_times(future, polls, || ());
         let output = tokio::select! {
             biased;
@@ -204,6 +211,11 @@ impl Task {
             Called::Failed(failure, _) => End::Failed(failure.clone()),
             Called::Dropped => End::Dropped,
         };
+        let after = self.client.status();
+        // Each connection has a number, which it gets when the client can use it.
+        if !is_connected(before) && !is_connected(after) && before.connection == after.connection {
+            self.push(What::Unsent { call, told: called.told() });
+        }
         self.push(What::Ended { call, end });
         self.world.trouble.end(call);
         called
