@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use jute_codec::{ErrorCode, OpCode};
+use jute_codec::{ErrorCode, OpCode, SessionId};
 use zk_testserver::CommitRecord;
+
+use crate::program::queue::QUEUE;
 
 /// When a znode was created, and when it was deleted.
 pub(super) type Life = (i64, Option<i64>);
@@ -26,4 +28,19 @@ pub(super) fn lives(commits: &[CommitRecord]) -> BTreeMap<&str, Vec<Life>> {
         }
     }
     all
+}
+
+/// Which session has created or deleted the znode of a path with a transaction.
+pub(super) type Authors<'a> = BTreeMap<(&'a str, i64), SessionId>;
+
+/// Returns who has created and deleted the znodes of the queue.
+pub(super) fn authors(commits: &[CommitRecord]) -> Authors<'_> {
+    let of_queue = format!("{QUEUE}/");
+    let is_applied = |commit: &&CommitRecord| {
+        commit.error == ErrorCode::OK
+            && [OpCode::CREATE, OpCode::CREATE2, OpCode::DELETE].contains(&commit.op)
+    };
+    let applied = commits.iter().filter(is_applied);
+    let of_paths = applied.filter_map(|it| Some(((it.path.as_deref()?, it.zxid.0), it.session)));
+    of_paths.filter(|((path, _), _)| path.starts_with(&of_queue)).collect()
 }
