@@ -2,26 +2,43 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::is_tampered;
+use super::replaced::Replaced;
+use super::{Case, is_tampered};
 use crate::history::{Event, Id, Share, What};
 
 /// Returns how the promise was broken.
-pub fn judge(events: &[Event], deleted: &BTreeSet<String>) -> Vec<String> {
+pub fn judge(case: &Case<'_>) -> Vec<String> {
+    let Case { events, commits, requests, deleted, .. } = case;
+    judge_events(events, deleted, &Replaced::new(deleted, commits, requests))
+}
+
+fn judge_events(
+    events: &[Event],
+    deleted: &BTreeSet<String>,
+    replaced: &Replaced<'_>,
+) -> Vec<String> {
     let mut violations = Vec::new();
     let mut tokens: BTreeMap<&str, (i64, Id)> = BTreeMap::new();
     let mut paths: BTreeMap<Id, &str> = BTreeMap::new();
+    let mut of_guards: BTreeMap<Id, i64> = BTreeMap::new();
     for event in events {
-        if let What::Granted { guard, path: Some(path), .. } = &event.what {
+        if let What::Granted { guard, path: Some(path), token, .. } = &event.what {
             paths.insert(*guard, path);
+            of_guards.extend(token.map(|token| (*guard, token)));
         }
+        let is_excused = |guard: &Id, path: &str| {
+            replaced.is_excused(path, of_guards.get(guard).copied(), event.at)
+        };
         violations.extend(
-            said(&event.what, deleted).map(|(on, rule)| format!("{on} at {:?}: {rule}", event.at)),
+            said(&event.what, is_excused)
+                .map(|(on, rule)| format!("{on} at {:?}: {rule}", event.at)),
         );
         match &event.what {
             What::Held { lock, guards } => {
                 // An administrator who deletes the znode of a holder lets the next one in before
                 // the holder knows. The znodes of others change nothing.
                 let is_own = |(guard, _): &&(Id, Share)| match paths.get(guard) {
+                    Some(path) if replaced.has(path) => !is_excused(guard, path),
                     Some(path) => !is_tampered(deleted, path),
                     None => is_judged(lock, deleted),
                 };
@@ -49,8 +66,9 @@ pub fn judge(events: &[Event], deleted: &BTreeSet<String>) -> Vec<String> {
     violations
 }
 
-/// Returns where this breaks the promise by itself, and how.
-fn said(what: &What, deleted: &BTreeSet<String>) -> Option<(String, String)> {
+/// Returns where this breaks the promise by itself, and how. The last argument says whether others may
+/// have deleted the znode of a guard.
+fn said(what: &What, is_excused: impl Fn(&Id, &str) -> bool) -> Option<(String, String)> {
     let (on, rule) = match what {
         What::Outlived { lock, guard, session } => {
             (lock, format!("guard {guard} is held, and its session {session:?} has ended"))
@@ -61,7 +79,7 @@ fn said(what: &What, deleted: &BTreeSet<String>) -> Option<(String, String)> {
         What::HeldByClosed { lock, guard } => {
             (lock, format!("guard {guard} is held, and its client is closed"))
         }
-        What::Vanished { lock, guard, path } if !deleted.contains(path) => (
+        What::Vanished { lock, guard, path } if !is_excused(guard, path) => (
             lock,
             format!("guard {guard} is relied on, its session lives, and {path} is not there"),
         ),
@@ -145,8 +163,18 @@ mod tests {
         What::Granted { lock, guard, share, path: None, token: Some(token), is_held, zxid: 0 }
     }
 
+    /// Judges a history in which an administrator has deleted these znodes of holders.
+    fn judge_deleted(events: &[Event], deleted: &BTreeSet<String>) -> Vec<String> {
+        let granted = events.iter().filter_map(|event| match &event.what {
+            What::Granted { path, token, .. } => Some((path.as_deref()?, (*token)?)),
+            _ => None,
+        });
+        let granted = granted.filter(|(path, _)| deleted.contains(*path));
+        judge_events(events, deleted, &Replaced::by_hand(deleted, granted))
+    }
+
     fn count(whats: Vec<What>) -> usize {
-        judge(&history(whats), &BTreeSet::new()).len()
+        judge_deleted(&history(whats), &BTreeSet::new()).len()
     }
 
     #[test]
@@ -156,7 +184,7 @@ mod tests {
         let vanished = What::Vanished { lock: lock(), guard: 1, path: path.clone() };
         assert_eq!(count(vec![vanished.clone()]), 1);
         let deleted = BTreeSet::from([path.clone()]);
-        assert_eq!(judge(&history(vec![vanished]), &deleted).len(), 0);
+        assert_eq!(judge_deleted(&history(vec![vanished]), &deleted).len(), 0);
         assert_eq!(count(vec![What::Mislaid { lock: lock(), guard: 1, path }]), 1);
         assert_eq!(count(vec![What::Revoked { lock: lock(), guard: 1 }]), 1);
         assert_eq!(count(vec![What::Dared { lock: lock(), guard: 1 }]), 1);
@@ -199,7 +227,8 @@ mod tests {
             What::Granted { lock, guard, share, path, token: Some(token), is_held: true, zxid: 0 }
         };
         let events = history(vec![granted(1, 7), granted(2, 6)]);
-        let violations = |path: &str| judge(&events, &BTreeSet::from([path.to_owned()])).len();
+        let violations =
+            |path: &str| judge_deleted(&events, &BTreeSet::from([path.to_owned()])).len();
         assert_eq!(violations("/named/order%2F1/lock-2"), 0);
         assert_eq!(violations("/named/order%2F2/lock-2"), 1);
     }
@@ -250,7 +279,8 @@ mod tests {
         };
         let both = held(&[(1, Share::Alone), (2, Share::Alone)]);
         let events = history(vec![granted(1), granted(2), both]);
-        let violations = |path: &str| judge(&events, &BTreeSet::from([path.to_owned()])).len();
+        let violations =
+            |path: &str| judge_deleted(&events, &BTreeSet::from([path.to_owned()])).len();
         assert_eq!(violations("/locks/a/lock-3"), 1);
         assert_eq!(violations("/locks/a/lock-1"), 0, "its holder cannot know");
     }
@@ -259,6 +289,6 @@ mod tests {
     fn nothing_is_promised_after_an_administrator_has_deleted_a_contender() {
         let events = history(vec![held(&[(1, Share::Alone), (2, Share::Alone)])]);
         let deleted = BTreeSet::from(["/locks/a/lock-0000000001".to_owned()]);
-        assert_eq!(judge(&events, &deleted).len(), 0);
+        assert_eq!(judge_deleted(&events, &deleted).len(), 0);
     }
 }

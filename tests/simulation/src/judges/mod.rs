@@ -25,6 +25,7 @@ pub mod outcomes;
 pub mod owners;
 pub mod patience;
 pub mod presence;
+mod replaced;
 pub mod settled;
 pub mod stopped;
 pub mod traffic;
@@ -97,7 +98,7 @@ pub fn judge(case: &Case<'_>) -> Vec<Violation> {
         case;
     let found = [
         ("no task panics and no client spins", crashes(events)),
-        ("a lock is held by one, and tokens grow", exclusion::judge(events, deleted)),
+        ("a lock is held by one, and tokens grow", exclusion::judge(case)),
         ("what is protected stays so", access::judge(events, plan)),
         ("a lock is granted in turn", turns::judge(case)),
         ("each item is delivered, and to one taker at a time", work_queue::judge(events, deleted)),
