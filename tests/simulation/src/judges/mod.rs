@@ -25,6 +25,7 @@ pub mod outcomes;
 pub mod owners;
 pub mod patience;
 pub mod presence;
+pub mod refused;
 mod replaced;
 pub mod settled;
 pub mod stopped;
@@ -127,6 +128,7 @@ pub fn judge(case: &Case<'_>) -> Vec<Violation> {
         ("requests are few when nothing happens", cost::judge(events, requests, program, quiet)),
         ("whoever waits far behind writes nothing", far::judge(events, requests)),
         ("whoever waits lists only changes", blind::judge(case)),
+        ("what is refused becomes rarer", refused::judge(case)),
         ("memory does not grow when nothing happens", memory::judge(*grown, program)),
         ("bytes are few", traffic::judge(events, traffic, plan, program, quiet)),
         ("the log is short, and warns only of trouble", logs::judge(events, plan, program, quiet)),
