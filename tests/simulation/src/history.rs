@@ -166,8 +166,8 @@ pub enum What {
     /// A caller that has asked for the leader of the election was told this znode.
     Named { path: String },
     /// A call has found nothing in the queue. The servers had committed these zxids when it began and
-    /// when it ended.
-    SaidEmpty { from: i64, to: i64 },
+    /// when it ended. `session` is that of its client then.
+    SaidEmpty { from: i64, to: i64, session: Option<SessionId> },
     /// A lock was released long ago, and a task that waits for its loss was not told.
     Unheard { lock: String },
     /// A body has run although its lock was lost at that moment.

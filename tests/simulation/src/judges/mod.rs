@@ -104,6 +104,7 @@ pub fn judge(case: &Case<'_>) -> Vec<Violation> {
         ("a lock is granted in turn", turns::judge(case)),
         ("each item is delivered, and to one taker at a time", work_queue::judge(events, deleted)),
         ("a queue tells of blocked items", work_queue::judge_blocked(events, commits, plan)),
+        ("an acknowledgement meets no other", work_queue::judge_pins(case)),
         ("a queue is full at its limit", work_queue::judge_limit(events, commits, plan)),
         ("a counter is the sum of its additions", counter::judge(events, deleted)),
         ("a cache follows the history to its end", cache::judge(events, commits)),

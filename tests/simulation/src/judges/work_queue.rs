@@ -2,16 +2,25 @@
 //! item at once is the promise of a lock, which `exclusion` judges.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
-use jute_codec::{ErrorCode, OpCode};
-use zk_testserver::CommitRecord;
+use jute_codec::{ErrorCode, OpCode, SessionId};
+use zk_testserver::{CommitRecord, Outcome, RequestRecord};
 
-use super::is_tampered;
-use super::lives::{Life, lives};
-use crate::history::{Event, Told, What};
+use super::lives::{Authors, Life, authors, lives};
+use super::{Case, is_tampered};
+use crate::history::{End, Event, Id, Told, What, Who};
+use crate::program::Job;
 use crate::program::queue::QUEUE;
-use crate::world::plan::Plan;
+use crate::world::plan::{FaultKind, Plan};
 use crate::world::strangers::NOTE;
+
+/// The calls that lease items.
+const TAKES: [&str; 3] = ["take", "take_batch", "try_take"];
+/// How long after the end of a call that has failed, or was dropped, its lease may still be created.
+const LEFT_MAX: Duration = Duration::from_secs(60);
+/// The length of the name of a znode that an acknowledgement creates below its item.
+const PIN: usize = 32;
 
 /// What has happened to an item.
 #[derive(Debug, Default)]
@@ -53,10 +62,59 @@ fn judge_puts(events: &[Event], deletions: &BTreeSet<i64>) -> Vec<String> {
 /// Returns which items were delivered that nobody can acknowledge, and which queues were called empty
 /// that had such items. A follower that lags behind may not know of them.
 pub fn judge_blocked(events: &[Event], commits: &[CommitRecord], plan: &Plan) -> Vec<String> {
-    if plan.reads_are_current() { judge_notes(events, &lives(commits)) } else { Vec::new() }
+    if !plan.reads_are_current() {
+        return Vec::new();
+    }
+    // A lease that nobody may delete stays, and so does its item.
+    let authors = if plan.may_forbid() { Authors::new() } else { authors(commits) };
+    judge_notes(events, &lives(commits), &authors)
 }
 
-fn judge_notes(events: &[Event], lives: &BTreeMap<&str, Vec<Life>>) -> Vec<String> {
+/// Tells the calls during which a client may have leases that others of its calls have created.
+#[derive(Debug, Default)]
+struct Takes {
+    /// The calls that take something and have not ended.
+    running: BTreeMap<Id, (Who, Duration)>,
+    /// When a call of a client has ended last that may have left a lease.
+    left: BTreeMap<usize, Duration>,
+    /// The call of each task that has ended last.
+    last: BTreeMap<Who, Duration>,
+}
+
+impl Takes {
+    fn see(&mut self, event: &Event) {
+        let Some(who) = event.who else { return };
+        match &event.what {
+            What::Begun { call, name, .. } if TAKES.contains(name) => {
+                self.running.insert(*call, (who, event.at));
+            }
+            What::Ended { call, end } => {
+                let Some((_, begun)) = self.running.remove(call) else { return };
+                if *end != End::Done {
+                    self.left.insert(who.client, event.at);
+                }
+                self.last.insert(who, begun);
+            }
+            _ => {}
+        }
+    }
+
+    /// Returns whether the client of a task may have had a lease of another call during the call of the
+    /// task that has just ended.
+    fn has_others(&self, who: Who) -> bool {
+        let begun = self.last.get(&who).copied().unwrap_or_default();
+        let is_beside = self.running.values().any(|(other, _)| other.client == who.client);
+        let is_left = self.left.get(&who.client).is_some_and(|at| begun < *at + LEFT_MAX);
+        is_beside || is_left
+    }
+}
+
+/// Judges blocked items. Without authors, each lease keeps its item from being tried.
+fn judge_notes(
+    events: &[Event],
+    lives: &BTreeMap<&str, Vec<Life>>,
+    authors: &Authors<'_>,
+) -> Vec<String> {
     let entries = format!("{QUEUE}/entries/");
     let is_note = |path: &str| path.starts_with(&entries) && path.ends_with(&format!("/{NOTE}"));
     let notes = lives.iter().filter(|(path, _)| is_note(path));
@@ -65,16 +123,25 @@ fn judge_notes(events: &[Event], lives: &BTreeMap<&str, Vec<Life>>) -> Vec<Strin
     let is_there = |(created, deleted): &Life, from: i64, to: i64| {
         *created <= from && deleted.is_none_or(|deleted| deleted > to)
     };
-    // An item that is leased is not tried, and one that was given back is left alone for a while.
-    let was_leased = |note: &str, to: i64| {
+    // An item that is leased is not tried, and one that was given back is left alone for a while. But a
+    // call waits for the end of a lease of its own, with which it has found that an item is blocked.
+    let was_leased = |note: &str, (from, to): (i64, i64), own: Option<SessionId>| {
         let item = note.trim_end_matches(NOTE).trim_end_matches('/');
-        let leases = lives.get(item.replace("/entries/", "/taken/").as_str());
-        leases.into_iter().flatten().any(|(created, _)| *created <= to)
+        let leased = item.replace("/entries/", "/taken/");
+        let leases = lives.get(leased.as_str()).into_iter().flatten();
+        let mut leases = leases.filter(|(created, _)| *created <= to);
+        let is_own = |created: i64| {
+            let author = authors.get(&(leased.as_str(), created));
+            author.is_some_and(|author| Some(*author) == own)
+        };
+        leases.any(|(created, _)| *created <= from || !is_own(*created))
     };
-    let broken = |event: &Event| match &event.what {
-        What::SaidEmpty { from, to } => {
+    let mut takes = Takes::default();
+    let broken = |takes: &Takes, event: &Event| match &event.what {
+        What::SaidEmpty { from, to, session } => {
+            let own = session.filter(|_| event.who.is_some_and(|who| !takes.has_others(who)));
             let mut blocked = notes.iter().filter(|(_, life)| is_there(life, *from, *to));
-            let (path, _) = blocked.find(|(path, _)| !was_leased(path, *to))?;
+            let (path, _) = blocked.find(|(path, _)| !was_leased(path, (*from, *to), own))?;
             Some(format!("the queue was called empty, and there is {path}: {event}"))
         }
         What::Taken { path, token, .. } => {
@@ -85,7 +152,48 @@ fn judge_notes(events: &[Event], lives: &BTreeMap<&str, Vec<Life>>) -> Vec<Strin
         }
         _ => None,
     };
-    events.iter().filter_map(broken).collect()
+    let mut violations = Vec::new();
+    for event in events {
+        takes.see(event);
+        violations.extend(broken(&takes, event));
+    }
+    violations
+}
+
+/// Returns which acknowledgements have met the pin of another one: whoever gives a lease up deletes its
+/// own pin before, and the next taker is the only one who has one then. Judged if nobody else deletes
+/// leases or creates something below items, and if no lease has a limit, after which others may take
+/// the item at once.
+pub fn judge_pins(case: &Case<'_>) -> Vec<String> {
+    let Case { plan, program, requests, deleted, .. } = case;
+    let is_strange = [FaultKind::Stranger, FaultKind::Intruder, FaultKind::Suspension];
+    let is_strange = plan.faults.iter().any(|kind| is_strange.contains(kind));
+    let has_limit = program.clients.iter().flatten().flatten().any(|job| *job == Job::Options);
+    let is_touched = deleted.iter().any(|path| path.starts_with(QUEUE));
+    if is_strange || has_limit || is_touched || plan.may_forbid() || !plan.resumes() {
+        return Vec::new();
+    }
+    if plan.reads_are_current() { judge_multis(requests) } else { Vec::new() }
+}
+
+fn judge_multis(requests: &[RequestRecord]) -> Vec<String> {
+    let entries = format!("{QUEUE}/entries/");
+    let is_pin = |path: &str| {
+        let name = path.strip_prefix(&entries).and_then(|path| path.split_once('/'));
+        name.is_some_and(|(_, name)| {
+            name.len() == PIN && name.bytes().all(|byte| byte.is_ascii_hexdigit())
+        })
+    };
+    let is_met = |request: &&RequestRecord| {
+        use Outcome::{Applied, AppliedUnanswered};
+        let code = ErrorCode::NOT_EMPTY;
+        request.op == OpCode::MULTI
+            && [Applied(code), AppliedUnanswered(code)].contains(&request.outcome)
+            && request.path.as_deref().is_some_and(is_pin)
+    };
+    let met = requests.iter().filter(is_met);
+    met.map(|it| format!("{} has met another pin beside {:?} at {:?}", it.session, it.path, it.at))
+        .collect()
 }
 
 /// Returns how the promise was broken.
@@ -152,7 +260,7 @@ pub fn judge(events: &[Event], deleted: &BTreeSet<String>) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::judges::tests::history;
+    use crate::judges::tests::{connect, history, on_server};
 
     fn put(told: Told) -> What {
         What::Put { queue: "/queue".to_owned(), item: "a".to_owned(), told }
@@ -186,14 +294,33 @@ mod tests {
     #[test]
     fn an_item_that_nobody_can_acknowledge_is_seen() {
         let lives = BTreeMap::from([("/queue/entries/entry-1/note", vec![(5, Some(9))])]);
-        let count = |what| judge_notes(&history(vec![what]), &lives).len();
-        let empty = |from, to| count(What::SaidEmpty { from, to });
+        let count = |what| judge_notes(&history(vec![what]), &lives, &Authors::new()).len();
+        let empty = |from, to| count(What::SaidEmpty { from, to, session: None });
         assert_eq!((empty(5, 8), empty(4, 8), empty(5, 9)), (1, 0, 0));
         let mut leased = lives.clone();
         leased.insert("/queue/taken/entry-1", vec![(7, Some(8))]);
+        let said = |to, session| What::SaidEmpty { from: 5, to, session };
         let empty =
-            |to| judge_notes(&history(vec![What::SaidEmpty { from: 5, to }]), &leased).len();
+            |to| judge_notes(&history(vec![said(to, None)]), &leased, &Authors::new()).len();
         assert_eq!((empty(6), empty(7), empty(8)), (1, 0, 0));
+        let own = Some(SessionId(1));
+        let by = |author, begun: Vec<What>, said| {
+            let authors = [(("/queue/taken/entry-1", 7), SessionId(author))].into();
+            let whats = begun.into_iter().chain([said]).collect();
+            judge_notes(&history(whats), &leased, &authors).len()
+        };
+        let begun = |call| {
+            let (name, on, timeout) = ("try_take", QUEUE.to_owned(), None);
+            What::Begun { call, name, on, timeout }
+        };
+        let ended = |call, end| What::Ended { call, end };
+        let alone = || vec![begun(1), ended(1, End::Done)];
+        assert_eq!(by(1, alone(), said(8, own)), 1, "it has not waited for its own lease");
+        assert_eq!(by(2, alone(), said(8, own)), 0, "another taker has the item");
+        let beside = || vec![begun(2), begun(1), ended(1, End::Done)];
+        assert_eq!(by(1, beside(), said(8, own)), 0, "another call may have it");
+        let after = vec![begun(2), ended(2, End::Dropped), begun(1), ended(1, End::Done)];
+        assert_eq!(by(1, after, said(8, own)), 0, "a call before may have left it");
         let taken = |token| {
             let (queue, item, is_held) = (QUEUE.to_owned(), "item-1".to_owned(), true);
             let path = "/queue/entries/entry-1".to_owned();
@@ -258,5 +385,25 @@ mod tests {
         assert_eq!(count(2, &[]), 0);
         assert_eq!(count(3, &[7]), 0, "an item has left meanwhile");
         assert_eq!(count(3, &[4, 10]), 1);
+    }
+
+    #[test]
+    fn an_acknowledgement_that_meets_the_pin_of_another_one_is_seen() {
+        let requests = on_server(async |server| {
+            let client = connect(&server).await;
+            client.get_children("/").await.unwrap();
+            server.requests()
+        });
+        let count = |op, path: &str, outcome| {
+            let mut request = requests.last().unwrap().clone();
+            (request.op, request.path, request.outcome) = (op, Some(path.to_owned()), outcome);
+            judge_multis(&[request]).len()
+        };
+        let pin = format!("{QUEUE}/entries/entry-100-0000000001/{:032x}", 7);
+        let met = Outcome::Applied(ErrorCode::NOT_EMPTY);
+        assert_eq!(count(OpCode::MULTI, &pin, met), 1);
+        assert_eq!(count(OpCode::MULTI, &pin, Outcome::Applied(ErrorCode::OK)), 0);
+        assert_eq!(count(OpCode::DELETE, &pin, met), 0);
+        assert_eq!(count(OpCode::MULTI, &format!("{QUEUE}/entries/entry-1"), met), 0);
     }
 }

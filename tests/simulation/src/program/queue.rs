@@ -47,7 +47,8 @@ pub async fn take(task: &mut Task) {
             let from = task.zxid();
             let called = task.call("try_take", QUEUE, None, queue.try_take()).await;
             if matches!(called, Called::Done(None)) {
-                task.push(What::SaidEmpty { from, to: task.zxid() });
+                let session = task.client.session_id();
+                task.push(What::SaidEmpty { from, to: task.zxid(), session });
             }
             called.done().flatten().into_iter().collect()
         }
