@@ -146,6 +146,7 @@ pub fn drawn(seed: u64, draw: &mut Draw, cuts: &Cuts) -> (Plan, Program) {
         plan.faults.clear();
         plan.calm_at = plan.calm_at.max(QUIET_MIN);
     }
+    plan.draw_impatience(seed);
     cuts.apply(&mut plan, &mut program);
     plan.is_steady = plan.could_be_steady() && program.moves.is_none();
     plan.is_followed = program.moves.is_some_and(|moves| moves.is_published);

@@ -1,10 +1,14 @@
 //! The log tells who is on call what has happened, and no more: nothing repeats without a bound, and
 //! nothing warns while nothing is wrong. `docs/logs.md` names the bounds.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::time::Duration;
 
+use jute_codec::{ErrorCode, SessionId};
+use zk_testserver::{Outcome, RequestRecord};
+
+use super::Case;
 use crate::history::{Event, What};
 use crate::program::Program;
 use crate::world::plan::Plan;
@@ -25,12 +29,14 @@ const LINES_MAX: usize = OF_CONNECTIONS_MAX + OF_LOCKS.len() * OF_A_KIND_MAX;
 const WAITS: &str = "waiting for a znode of this client's session";
 /// Lines about connections.
 const OF_CONNECTIONS: [&str; 2] = ["connected", "connection lost"];
+/// A line of a client that a server has refused to remove something.
+const REFUSED: &str = "a server refuses to remove";
 /// Lines about single locks.
 const OF_LOCKS: [&str; 5] = [
     "the lock is at risk",
     "the lock is held again",
     "the lock is lost",
-    "a server refuses to remove",
+    REFUSED,
     "a watch did not report a change",
 ];
 /// Warnings about what callers do, or what they have configured: the shortest session timeouts leave a
@@ -55,11 +61,28 @@ const ABOUT_SESSIONS: &str = "session lost";
 const ABOUT_MEMBERS: &str = "the ensemble cannot be followed";
 
 /// Returns how the promise was broken.
-pub fn judge(
+pub fn judge(case: &Case<'_>) -> Vec<String> {
+    let Case { plan, program, events, requests, quiet, .. } = case;
+    judge_log(events, plan, program, quiet, refused(requests))
+}
+
+/// Returns how many sessions were refused something. A client may have several. Who removes a znode may
+/// also be refused to look for it.
+fn refused(requests: &[RequestRecord]) -> usize {
+    let is_refused = |request: &&RequestRecord| {
+        matches!(request.outcome, Outcome::Refused(_) | Outcome::Applied(ErrorCode::NO_AUTH))
+    };
+    let sessions = requests.iter().filter(is_refused).map(|request| request.session);
+    sessions.collect::<BTreeSet<SessionId>>().len()
+}
+
+/// The last argument is how many sessions were refused something.
+fn judge_log(
     events: &[Event],
     plan: &Plan,
     program: &Program,
     quiet: &Range<Duration>,
+    refused: usize,
 ) -> Vec<String> {
     let used = (0..program.clients.len()).filter(|client| program.uses(*client)).count();
     let clients = used + events.iter().filter(|event| adds_client(event)).count();
@@ -79,7 +102,7 @@ pub fn judge(
         };
         violations.push(format!("{why}, and this is logged: {}", line.event));
     }
-    violations.extend(repeated(&lines, clients));
+    violations.extend(repeated(&lines, clients, refused));
     violations
 }
 
@@ -128,10 +151,11 @@ fn may_warn(plan: &Plan, program: &Program, message: &str) -> bool {
 }
 
 /// Returns which lines are repeated too often.
-fn repeated(lines: &[Line<'_>], clients: usize) -> Vec<String> {
+fn repeated(lines: &[Line<'_>], clients: usize, refused: usize) -> Vec<String> {
     let mut times: BTreeMap<(&str, &str), (usize, Vec<Duration>)> = BTreeMap::new();
     for line in lines {
         let mut count = |kind, path, most: usize| {
+            let clients = if kind == REFUSED { refused.min(clients) } else { clients };
             let (_, times) = times.entry((kind, path)).or_insert((most * clients, Vec::new()));
             times.push(line.at);
         };
@@ -161,6 +185,7 @@ fn repeated(lines: &[Line<'_>], clients: usize) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::draw::Draw;
+    use crate::program::Job;
     use crate::program::ends::Ends;
     use crate::program::hosts::Moves;
     use crate::world::plan::FaultKind;
@@ -179,7 +204,7 @@ mod tests {
         program.clients.truncate(1);
         (program.ends, program.moves) = (None, None);
         let quiet = Duration::from_secs(100)..Duration::from_secs(160);
-        judge(events, &plan, &program, &quiet).len()
+        judge_log(events, &plan, &program, &quiet, 1).len()
     }
 
     #[test]
@@ -250,5 +275,18 @@ mod tests {
         assert_eq!(every(10, 151, "connected"), 1);
         assert_eq!(every(10, 260, "the journal is full"), 0);
         assert_eq!(every(10, 261, "the journal is full"), 1);
+    }
+
+    #[test]
+    fn only_clients_that_were_refused_log_refusals() {
+        let mut draw = Draw::new(1);
+        let plan = Plan { faults: vec![FaultKind::Permission], ..Plan::draw(&mut draw) };
+        let mut program = Program::draw(&mut draw);
+        program.clients = vec![vec![vec![Job::Add]]; 2];
+        let line = |number: u64| logged(number * 10, "INFO", "a server refuses to remove it", None);
+        let lines: Vec<Event> = (0..23).map(line).collect();
+        let quiet = Duration::from_secs(100)..Duration::from_secs(160);
+        let count = |refused| judge_log(&lines, &plan, &program, &quiet, refused).len();
+        assert_eq!((count(1), count(2)), (1, 0));
     }
 }

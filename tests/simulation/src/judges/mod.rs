@@ -132,7 +132,7 @@ pub fn judge(case: &Case<'_>) -> Vec<Violation> {
         ("what is refused becomes rarer", refused::judge(case)),
         ("memory does not grow when nothing happens", memory::judge(*grown, program)),
         ("bytes are few", traffic::judge(events, traffic, plan, program, quiet)),
-        ("the log is short, and warns only of trouble", logs::judge(events, plan, program, quiet)),
+        ("the log is short, and warns only of trouble", logs::judge(case)),
         ("nothing is left after a close", leftovers::judge(events)),
     ];
     let violations = found.into_iter().flat_map(|(promise, sentences)| {

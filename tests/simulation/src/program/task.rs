@@ -24,6 +24,8 @@ pub const CALM_HOLD_MAX: Duration = Duration::from_millis(500);
 const HASTY_MS: [u64; 4] = [10, 10, 100, 2_000];
 /// For how long a patient task keeps something.
 const LONG_MS: (u64, u64) = (5_000, 40_000);
+/// The longest timeout of callers that give up again and again.
+const IMPATIENT_MS_MAX: u64 = 100;
 /// The longest timeouts of calls that give something up, or prove something.
 const SHORT_MS: [u64; 4] = [1, 50, 1_000, 20_000];
 /// The longest timeout of a call that only another call can end.
@@ -223,6 +225,9 @@ impl Task {
 
     /// Draws whether a call has a timeout.
     pub fn timeout(&mut self) -> Option<Duration> {
+        if self.world.plan.is_impatient {
+            return Some(self.draw.ms(1, IMPATIENT_MS_MAX));
+        }
         self.draw.chance(40).then(|| self.draw.ms(1, 20_000))
     }
 

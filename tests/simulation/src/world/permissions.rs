@@ -138,8 +138,22 @@ fn draw_permissions(draw: &mut Draw) -> Permissions {
 mod tests {
     use jute_codec::{ErrorCode, OpCode};
 
+    use crate::cuts::Cuts;
+    use crate::draw::Draw;
+    use crate::run::drawn;
     use crate::sample;
-    use crate::world::plan::{FaultKind, PERMISSIONS_FROM};
+    use crate::world::plan::{AIMS_FROM, FaultKind, PERMISSIONS_FROM};
+
+    #[test]
+    fn the_newest_seeds_have_impatient_callers_that_may_lack_permissions() {
+        let plan = |seed| drawn(seed, &mut Draw::new(seed), &Cuts::default()).0;
+        let count = |from: u64| {
+            let plans = (from..from + 400).map(plan).filter(|plan| plan.is_impatient);
+            plans.inspect(|plan| assert!(plan.faults.contains(&FaultKind::Permission))).count()
+        };
+        assert_eq!(count(AIMS_FROM - 400), 0);
+        assert!(count(AIMS_FROM) > 5);
+    }
 
     #[test]
     fn newer_seeds_take_permissions_and_give_them_back() {

@@ -127,6 +127,10 @@ const SURPRISES_SALT: u64 = 0x5e1d;
 pub const PERMISSIONS_FROM: u64 = 1 << 34;
 /// How many of these have them, in percent.
 const PERMISSIONS_PERCENT: u64 = 20;
+/// How many of those with aims and with permissions that change have impatient callers, in percent.
+const IMPATIENT_PERCENT: u64 = 25;
+/// Chosen once.
+const IMPATIENT_SALT: u64 = 0x1a7e;
 /// Chosen once.
 const PERMISSIONS_SALT: u64 = 0xac1;
 /// The first seed whose world may have rows of faults.
@@ -266,6 +270,8 @@ pub struct Plan {
     pub is_followed: bool,
     /// Whether calls have timeouts that only give something up, or prove something.
     pub has_deadlines: bool,
+    /// Whether all timeouts are so short that callers give up again and again.
+    pub is_impatient: bool,
     /// Whether the seed is one from [`AIMS_FROM`] on.
     pub has_aims: bool,
 }
@@ -330,6 +336,7 @@ impl Plan {
             is_steady: false,
             is_followed: false,
             has_deadlines: false,
+            is_impatient: false,
             has_aims: false,
         };
         plan.draw_more(&mut Draw::new(draw.seed() ^ SALT))
@@ -447,6 +454,14 @@ impl Plan {
         if Draw::new(seed ^ PERMISSIONS_SALT).chance(PERMISSIONS_PERCENT) && self.blind.is_none() {
             self.faults.push(FaultKind::Permission);
         }
+    }
+
+    /// Draws whether callers give up all the time while they may lack permissions, so that there is much
+    /// to remove that servers refuse to.
+    pub fn draw_impatience(&mut self, seed: u64) {
+        let is_possible = self.has_aims && self.faults.contains(&FaultKind::Permission);
+        self.is_impatient =
+            is_possible && Draw::new(seed ^ IMPATIENT_SALT).chance(IMPATIENT_PERCENT);
     }
 
     /// Draws what only seeds from [`SURPRISES_FROM`] on have.
