@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use std::ops::Range;
 use std::panic;
@@ -299,9 +299,16 @@ async fn close(world: &World) {
             }
         }
     }
-    // All calls have ended long ago, and all handles are dropped, so nothing settles any more.
+    // All calls have ended long ago, and all handles are dropped, so nothing settles any more. But a client
+    // that has handed its session over has left its markers to the next one, which does not know them.
+    let events = world.history.events();
+    let handed_over = events.iter().filter_map(|event| match &event.what {
+        What::HandedOver { left, .. } => Some(left),
+        _ => None,
+    });
+    let handed_over: BTreeSet<&String> = handed_over.flatten().collect();
     for (path, owner) in world.server.ephemerals() {
-        if is_marker(&path) {
+        if is_of_call(&path) && !handed_over.contains(&path) {
             world.history.note(What::Left { path: format!("{path} of {owner}") });
         }
     }
@@ -317,9 +324,15 @@ async fn close(world: &World) {
     }
 }
 
-/// Returns whether a znode is the marker of a write, which nobody needs once the outcome is known.
-fn is_marker(path: &str) -> bool {
-    path.strip_prefix(values::MARKERS).is_some_and(|rest| rest.starts_with('/'))
+/// Returns whether an ephemeral znode exists only for a call, a guard or a lease: it is a marker, a
+/// contender or the lease of an item.
+fn is_of_call(path: &str) -> bool {
+    let is_below =
+        |directory: &str| path.strip_prefix(directory).is_some_and(|rest| rest.starts_with('/'));
+    is_below(values::MARKERS)
+        || is_below(&format!("{}/taken", queue::QUEUE))
+        || path == locks::EXCLUSIVE
+        || judges::turns::parse(path).is_some()
 }
 
 fn judge(run: Run, quiet: Range<Duration>, grown: i64) -> Report {
@@ -411,4 +424,22 @@ fn message_of(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<String>().cloned();
     text.or_else(|| payload.downcast_ref::<&str>().map(|text| (*text).to_owned()))
         .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn znodes_of_calls_are_told_from_others() {
+        let of_calls = [
+            "/markers/marker-1",
+            "/queue/taken/entry-100-0000000001",
+            "/exclusive/lock",
+            "/locks/a/0123-lock-0000000001",
+        ];
+        assert!(of_calls.iter().all(|path| is_of_call(path)));
+        let others = ["/plain-7", "/settled/own-7-0000000001", "/tree/1", "/group/a", "/markers"];
+        assert!(!others.iter().any(|path| is_of_call(path)));
+    }
 }
