@@ -200,6 +200,9 @@ pub enum What {
     Total { counter: String, sum: i64 },
     /// A cache shows a znode in this state: its czxid and its mzxid. `None`: it shows none.
     Shown { cache: Id, path: String, state: Option<(i64, i64)> },
+    /// A cache has told this about itself, while its client had the connection of this number, or had
+    /// none and waited for it.
+    CacheNews { cache: Id, news: News, connection: u64 },
     /// A caller has read a znode again after its watch had fired: its states before and after.
     ReadAgain { path: String, before: Option<(i64, i64)>, after: Option<(i64, i64)> },
     /// All that a complete cache shows at the end, and what the servers have.
@@ -343,6 +346,20 @@ pub enum Piped {
     Lost,
     /// In any other way.
     Other,
+}
+
+/// What a cache tells about itself, or what its caller does with it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[allow(clippy::exhaustive_enums, reason = "judges match it")]
+pub enum News {
+    /// It has missed something, and reads everything again.
+    Gap,
+    /// It shows everything.
+    Complete,
+    /// It may not read something.
+    Unreadable,
+    /// Its caller has not asked for a while, so what it tells next may be old.
+    Left,
 }
 
 /// A round of a double barrier.

@@ -38,6 +38,9 @@ const HASTY_STEPS: u64 = 4;
 
 /// How long the programs of a quiet world run at least.
 const QUIET_MIN: Duration = Duration::from_secs(60);
+/// How long a cache takes to check all znodes of the tree, of which there are 11: one after the other, in
+/// intervals of up to 37.5 s. What it could not read it tries again within a minute, which may come first.
+const CHECKS: Duration = Duration::from_millis(13 * 37_500);
 /// How long a client may take to close.
 const CLOSE_MAX: Duration = Duration::from_secs(120);
 
@@ -210,6 +213,9 @@ async fn run_world(seed: u64, cuts: &Cuts, faults: Option<Vec<Struck>>, log: Log
     // A connection may be dead, and its client notices that after a while. Followers go on until
     // then.
     world.sleep(bound).await;
+    if program.waits_for_checks(&world.plan) {
+        world.sleep(CHECKS).await;
+    }
     for finish in tasks.finish.drain(..) {
         // A follower that has failed does not wait.
         let _ = finish.send(());

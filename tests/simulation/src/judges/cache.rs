@@ -2,11 +2,14 @@
 //! last one.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use jute_codec::{ErrorCode, OpCode};
 use zk_testserver::CommitRecord;
 
-use crate::history::{Copied, Event, Id, What};
+use super::Case;
+use crate::history::{Copied, Event, Id, News, What};
+use crate::world::plan::FaultKind;
 
 /// The states of a znode: when each began, and its czxid and mzxid, or `None` if there was none.
 type States = Vec<(i64, Option<(i64, i64)>)>;
@@ -14,11 +17,112 @@ type States = Vec<(i64, Option<(i64, i64)>)>;
 /// What a cache has shown last of a znode: its newest state, and whether it was deleted since.
 type Last = ((i64, i64), bool);
 
+/// How long it takes at most until a cache shows a change of which a server has told it, beside the time
+/// that the way of its requests takes.
+const LATE: Duration = Duration::from_secs(20);
+
 /// Returns how the promise was broken.
-pub fn judge(events: &[Event], commits: &[CommitRecord]) -> Vec<String> {
+pub fn judge(case: &Case<'_>) -> Vec<String> {
+    let Case { plan, program, events, commits, requests, .. } = case;
+    // With enough time for checks, caches learn of what servers have not told.
+    let hidden = if program.waits_for_checks(plan) { BTreeSet::new() } else { hidden(commits) };
+    let mut violations = judge_events(events, commits, &hidden);
+    let refuses = [
+        FaultKind::Refusal,
+        FaultKind::Permission,
+        FaultKind::Throttle,
+        FaultKind::Overload,
+        FaultKind::Suspension,
+        FaultKind::Stop,
+    ];
+    let is_refused = plan.faults.iter().any(|kind| refuses.contains(kind)) || plan.blind.is_some();
+    if !is_refused && plan.has_persistent_watches() {
+        violations.extend(judge_gaps(events));
+    }
+    if plan.faults == [FaultKind::Permission] && plan.has_persistent_watches() {
+        let zxids = requests.iter().filter_map(|it| Some((it.zxid?.0, it.at))).collect();
+        let longest = LATE + 10 * plan.round_trip_max() + 3 * plan.unapplied_max();
+        violations.extend(judge_late(events, &zxids, longest));
+    }
+    violations
+}
+
+/// Judges caches that show a change so long after its transaction that no event can have told them of
+/// it. Whoever finds such a change reads everything again, because there may be more. The second argument
+/// says when the transactions were committed.
+fn judge_late(events: &[Event], zxids: &BTreeMap<i64, Duration>, longest: Duration) -> Vec<String> {
+    let mut complete: BTreeMap<Id, Duration> = BTreeMap::new();
+    let mut violations = Vec::new();
+    for event in events {
+        match &event.what {
+            What::CacheNews { cache, news: News::Gap | News::Unreadable, .. } => {
+                complete.remove(cache);
+            }
+            What::CacheNews { cache, news: News::Complete, .. } => {
+                complete.entry(*cache).or_insert(event.at);
+            }
+            What::CacheNews { cache, news: News::Left, .. } => {
+                complete.entry(*cache).and_modify(|since| *since = event.at);
+            }
+            What::Shown { cache, path, state: Some((_, mzxid)) } => {
+                let (Some(since), Some(at)) = (complete.get(cache), zxids.get(mzxid)) else {
+                    continue;
+                };
+                if since < at && event.at > *at + longest {
+                    violations.push(format!(
+                        "cache {cache} shows at {:?} that {path} was changed at {at:?}, and has not \
+                         read all again",
+                        event.at
+                    ));
+                }
+            }
+            _ => {}
+        }
+    }
+    violations
+}
+
+/// Judges caches that read everything again although their clients have kept their connections. Only the
+/// end of a connection hides changes here, and that was told of already.
+fn judge_gaps(events: &[Event]) -> Vec<String> {
+    // When each cache was complete after a gap, and on which connection of its client.
+    let mut gaps: BTreeMap<Id, u64> = BTreeMap::new();
+    let mut complete: BTreeMap<Id, (u64, Duration)> = BTreeMap::new();
+    let mut violations = Vec::new();
+    for event in events {
+        let What::CacheNews { cache, news, connection } = &event.what else { continue };
+        match news {
+            News::Gap => {
+                let before = complete.remove(cache);
+                // What is told at one moment may have waited for its caller.
+                if before.is_some_and(|(last, at)| last == *connection && at < event.at) {
+                    violations.push(format!(
+                        "cache {cache} reads all again at {:?}, and connection {connection} of its \
+                         client has not ended",
+                        event.at
+                    ));
+                }
+                gaps.insert(*cache, *connection);
+            }
+            News::Complete if gaps.get(cache) == Some(connection) => {
+                complete.insert(*cache, (*connection, event.at));
+            }
+            News::Complete | News::Unreadable | News::Left => {
+                gaps.remove(cache);
+                complete.remove(cache);
+            }
+        }
+    }
+    violations
+}
+
+fn judge_events(
+    events: &[Event],
+    commits: &[CommitRecord],
+    hidden: &BTreeSet<&str>,
+) -> Vec<String> {
     let mut violations = Vec::new();
     let real = replay(commits);
-    let hidden = hidden(commits);
     let nothing = States::new();
     let mut last: BTreeMap<(Id, &str), Last> = BTreeMap::new();
     for event in events {
@@ -46,7 +150,7 @@ pub fn judge(events: &[Event], commits: &[CommitRecord]) -> Vec<String> {
             }
             What::Copied { cache, root, shown, real } if shown != real => {
                 let (more, less) =
-                    (difference(shown, real, &hidden), difference(real, shown, &hidden));
+                    (difference(shown, real, hidden), difference(real, shown, hidden));
                 if !more.is_empty() || !less.is_empty() {
                     violations.push(format!(
                         "cache {cache} of {root} is complete, and shows {more:?} instead of \
@@ -146,6 +250,43 @@ mod tests {
         (commits, of_a.try_into().unwrap())
     }
 
+    fn judge_all(events: &[Event], commits: &[CommitRecord]) -> Vec<String> {
+        judge_events(events, commits, &hidden(commits))
+    }
+
+    #[test]
+    fn a_gap_without_the_end_of_a_connection_is_seen() {
+        use News::{Complete, Gap, Left};
+        let count = |all: &[(News, u64)]| {
+            let news = all.iter();
+            let news =
+                news.map(|&(news, connection)| What::CacheNews { cache: 1, news, connection });
+            judge_gaps(&history(news.collect())).len()
+        };
+        assert_eq!(count(&[(Complete, 1), (Gap, 2), (Complete, 2), (Gap, 2)]), 1);
+        assert_eq!(count(&[(Complete, 1), (Gap, 2), (Complete, 2), (Gap, 3)]), 0);
+        assert_eq!(count(&[(Gap, 2), (Complete, 2), (Left, 2), (Gap, 2)]), 0);
+        assert_eq!(count(&[(Gap, 1), (Complete, 2), (Gap, 2)]), 0, "it may be that of the second");
+    }
+
+    #[test]
+    fn a_change_that_a_cache_has_missed_before_is_seen() {
+        let news = |news| What::CacheNews { cache: 1, news, connection: 1 };
+        let shown = What::Shown { cache: 1, path: "/a".to_owned(), state: Some((7, 9)) };
+        // The events are a second apart, and the change was after the first second.
+        let zxids = BTreeMap::from([(9, Duration::from_millis(1_500))]);
+        let count = |whats: Vec<News>, longest| {
+            let whats = whats.into_iter().map(news).chain([shown.clone()]).collect();
+            judge_late(&history(whats), &zxids, Duration::from_secs(longest)).len()
+        };
+        use News::{Complete, Gap, Left, Unreadable};
+        assert_eq!(count(vec![Complete, Complete, Complete, Complete], 1), 1);
+        assert_eq!(count(vec![Complete, Complete, Complete, Complete], 3), 0);
+        assert_eq!(count(vec![Complete, Complete, Gap, Complete], 1), 0);
+        assert_eq!(count(vec![Complete, Complete, Unreadable, Complete], 1), 0);
+        assert_eq!(count(vec![Complete, Complete, Complete, Left], 1), 0);
+    }
+
     #[test]
     fn a_read_after_an_event_that_is_not_newer_is_seen() {
         let states = vec![(1, Some((1, 1))), (2, Some((1, 2))), (3, None), (4, Some((4, 4)))];
@@ -162,7 +303,7 @@ mod tests {
             path: "/a".to_owned(),
             state: *state,
         };
-        judge(&history(states.iter().map(shown).collect()), commits).len()
+        judge_all(&history(states.iter().map(shown).collect()), commits).len()
     }
 
     #[test]
@@ -201,9 +342,9 @@ mod tests {
             shown: shown.iter().map(|zxid| ("/a".to_owned(), *zxid, *zxid)).collect(),
             real: vec![("/a".to_owned(), 7, 7)],
         };
-        assert_eq!(judge(&history(vec![copied(&[7])]), &[]).len(), 0);
-        assert_eq!(judge(&history(vec![copied(&[6])]), &[]).len(), 1);
-        assert_eq!(judge(&history(vec![copied(&[])]), &[]).len(), 1);
+        assert_eq!(judge_all(&history(vec![copied(&[7])]), &[]).len(), 0);
+        assert_eq!(judge_all(&history(vec![copied(&[6])]), &[]).len(), 1);
+        assert_eq!(judge_all(&history(vec![copied(&[])]), &[]).len(), 1);
     }
 
     #[test]
@@ -217,7 +358,7 @@ mod tests {
             let real = vec![(path.to_owned(), 7, 7)];
             What::Copied { cache: 1, root: "/".to_owned(), shown: vec![], real }
         };
-        let count = |path| judge(&history(vec![copied(path)]), &commits).len();
+        let count = |path| judge_all(&history(vec![copied(path)]), &commits).len();
         assert_eq!((count("/a"), count("/a/b"), count("/a/b/c"), count("/b")), (0, 0, 1, 1));
     }
 }

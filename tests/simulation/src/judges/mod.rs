@@ -107,7 +107,7 @@ pub fn judge(case: &Case<'_>) -> Vec<Violation> {
         ("an acknowledgement meets no other", work_queue::judge_pins(case)),
         ("a queue is full at its limit", work_queue::judge_limit(events, commits, plan)),
         ("a counter is the sum of its additions", counter::judge(events, deleted)),
-        ("a cache follows the history to its end", cache::judge(events, commits)),
+        ("a cache follows the history to its end", cache::judge(case)),
         ("a barrier lets nobody pass too early", barrier::judge(events, commits, plan, deleted)),
         ("whoever follows is told the truth", views::judge(events, commits)),
         ("a group shows its history to its end", group::judge(events, commits)),

@@ -3,11 +3,11 @@
 use std::future::Future;
 use std::pin::Pin;
 
-use zk_recipes::{Cache, CacheEvent, CachedNode};
+use zk_recipes::{Cache, CacheEvent, CachedNode, SessionState};
 
 use super::task::{Called, Task};
 use super::values::TREE;
-use crate::history::{Copied, Id, What};
+use crate::history::{Copied, Id, News, What};
 use crate::world::World;
 use crate::world::plan::FaultKind;
 use crate::world::trouble::{Shows, ViewOf, znode_text};
@@ -45,6 +45,7 @@ pub(super) async fn follow<F: Future<Output = ()>>(
         if task.draw.chance(5) && !task.is_calm() {
             shows.leave_alone(true);
             task.hold().await;
+            tell(task, id, News::Left);
             shows.leave_alone(reads_later);
         }
         let event = tokio::select! {
@@ -97,12 +98,23 @@ fn show(task: &Task, cache: Id, shows: &Shows, event: CacheEvent) {
             (path, Some(node))
         }
         CacheEvent::Removed { path, .. } => (path, None),
+        CacheEvent::Gap => return tell(task, cache, News::Gap),
+        CacheEvent::Complete => return tell(task, cache, News::Complete),
+        CacheEvent::Unreadable { .. } => return tell(task, cache, News::Unreadable),
         _ => return,
     };
     let path = path.to_string();
     let state = node.map(|node| (node.stat.czxid.0, node.stat.mzxid.0));
     shows.show(&path, state.map(znode_text));
     task.push(What::Shown { cache, path, state });
+}
+
+/// Records what a cache tells about itself.
+fn tell(task: &Task, cache: Id, news: News) {
+    let status = task.client.status();
+    // Without a connection, it is the next one that matters: some gaps are told when one ends.
+    let connection = status.connection + u64::from(status.state != SessionState::Connected);
+    task.push(What::CacheNews { cache, news, connection });
 }
 
 fn copied(path: &str, node: &CachedNode) -> Copied {

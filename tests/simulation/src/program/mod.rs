@@ -32,6 +32,7 @@ use self::task::Task;
 use crate::draw::Draw;
 use crate::history::Who;
 use crate::world::World;
+use crate::world::plan::{FaultKind, Plan};
 
 /// How many seeds have programs with the recipes that were added last, in percent.
 const MORE_PERCENT: u64 = 40;
@@ -284,6 +285,13 @@ impl Program {
             }
         }
         jobs
+    }
+
+    /// Returns whether a run waits in the end until the caches have checked all znodes once. Only then
+    /// they know what servers have not told them, because permissions were missing.
+    pub fn waits_for_checks(&self, plan: &Plan) -> bool {
+        let has_caches = self.clients.iter().flatten().flatten().any(|job| *job == Job::Cache);
+        has_caches && plan.has_aims && plan.faults.contains(&FaultKind::Permission)
     }
 
     /// Returns the directories in which the first contender may have to wait for something else: a
