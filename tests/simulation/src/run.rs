@@ -127,6 +127,10 @@ pub fn drawn(seed: u64, draw: &mut Draw, cuts: &Cuts) -> (Plan, Program) {
         plan.draw_rows(seed);
     }
     plan.has_aims = seed >= AIMS_FROM;
+    plan.end_more_sessions();
+    if let Some(moves) = &mut program.moves {
+        moves.hurry(&plan, seed);
+    }
     if let Some(seed) = plan.focus {
         focus::narrow(&mut plan, &mut program, seed);
     }

@@ -69,7 +69,8 @@ impl Ends {
             }
             let number = draw.size(0, tasks.len().saturating_sub(1));
             let draw = draw.fork();
-            if world.plan.has_rows && draw.clone().chance(60) {
+            let ends_in_calls = world.plan.has_rows || world.plan.has_aims;
+            if ends_in_calls && draw.clone().chance(60) {
                 after_a_begin(&world, number, draw.clone()).await;
             }
             // A client without tasks is left out.
@@ -89,7 +90,13 @@ impl Ends {
             match kind {
                 EndKind::Close => close(task, None).await,
                 EndKind::CloseWithin => {
-                    let limit = task.draw.ms(1, 10_000);
+                    let mut limit = task.draw.ms(1, 10_000);
+                    if let Some(mut aim) = task.aim("a close before a reply")
+                        && aim.chance(50)
+                    {
+                        // What is with the servers then has no outcome.
+                        limit = Duration::from_millis(aim.between(0, 2 * round_trip(&task.world)));
+                    }
                     close(task, Some(limit)).await;
                 }
                 EndKind::Drop => drop_all(task),
@@ -103,9 +110,13 @@ impl Ends {
 async fn after_a_begin(world: &World, client: usize, mut draw: Draw) {
     let left = world.plan.calm_at.saturating_sub(world.history.now());
     within(CALL_AWAITED.min(left), world.trouble.begun(client)).await;
-    let round_trip = u64::try_from(world.plan.round_trip_max().as_millis()).unwrap_or(1);
-    let later = draw.between(0, 3 * round_trip);
+    let later = draw.between(0, 3 * round_trip(world));
     world.sleep(Duration::from_millis(later)).await;
+}
+
+/// Returns how many milliseconds a write takes at most once there are no faults.
+fn round_trip(world: &World) -> u64 {
+    u64::try_from(world.plan.round_trip_max().as_millis()).unwrap_or(1)
 }
 
 /// Starts other clients in the places of those that have ended with their sessions.

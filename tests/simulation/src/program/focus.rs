@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use super::aims::aim;
 use super::locks::LOCK_KINDS;
 use super::{Job, LockKind, Program};
 use crate::draw::Draw;
@@ -49,6 +50,10 @@ const OF_LEASES: [FaultKind; 6] = [
 const NEWER_PERCENT: u64 = 45;
 /// How many of those with locks alone have leases that are as long as possible, in percent.
 const LEASES_PERCENT: u64 = 40;
+/// How many of these worlds with aims have only callers that create znodes, some of them in one
+/// session, and in how many of those sessions end, in percent.
+const BOUND_PERCENT: u64 = 5;
+const EXPIRY_PERCENT: u64 = 60;
 /// Chosen once, so that the other worlds of this kind stay as they were.
 const NEWER_SALT: u64 = 0x2e7e;
 
@@ -60,6 +65,11 @@ pub fn narrow(plan: &mut Plan, program: &mut Program, seed: u64) {
     if newer.chance(NEWER_PERCENT) {
         jobs = newer_jobs(&mut newer);
     }
+    let aim = aim(plan, &Draw::new(seed), "a narrow world");
+    let bound = aim.and_then(|mut aim| aim.chance(BOUND_PERCENT).then_some(aim));
+    if bound.is_some() {
+        jobs = vec![Job::Create];
+    }
     while program.clients.len() < 2 {
         program.clients.push(vec![Vec::new()]);
     }
@@ -70,6 +80,11 @@ pub fn narrow(plan: &mut Plan, program: &mut Program, seed: u64) {
     program.is_quiet = false;
     plan.faults = (0..draw.size(1, 2)).map(|_| draw.pick(&FAULTS)).collect();
     plan.faults.retain(|kind| is_possible(plan.members, *kind));
+    if let Some(mut bound) = bound
+        && bound.chance(EXPIRY_PERCENT)
+    {
+        plan.faults.push(FaultKind::Expiry);
+    }
     plan.faults.dedup();
     plan.fault_pause = draw.ms(100, 3_000);
     plan.calm_at = draw.ms(10_000, 60_000);
@@ -151,6 +166,20 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+
+    #[test]
+    fn sessions_end_in_some_narrow_worlds_with_aims_whose_callers_create() {
+        let is_drawn = |seed: u64, has_aims: bool| {
+            let mut draw = Draw::new(seed);
+            let mut plan = Plan { has_aims, ..Plan::draw(&mut draw.fork()) };
+            let mut program = Program::draw(&mut draw.fork());
+            narrow(&mut plan, &mut program, seed);
+            let creates = program.tasks().flatten().all(|job| *job == Job::Create);
+            creates && plan.faults.contains(&FaultKind::Expiry)
+        };
+        assert!((0..200).any(|seed| is_drawn(seed, true)));
+        assert!((0..200).all(|seed| !is_drawn(seed, false)), "not in older worlds");
+    }
 
     #[test]
     fn a_narrow_world_has_several_clients_and_few_kinds_of_faults() {

@@ -15,6 +15,7 @@ use zk_tests::options::Drawn;
 
 use super::task::Task;
 use crate::history::{Share, What};
+use crate::world::World;
 use crate::world::registry::{Guarded, Standing};
 
 /// The number of permits of the semaphore.
@@ -145,7 +146,8 @@ pub(super) async fn use_lock(task: &mut Task, kind: LockKind) {
             if task.aside().chance(10) {
                 return ask_for_the_leader(task, path, &lock).await;
             }
-            let leads = task.world.plan.is_mortal(task.who.client) && task.draw.chance(40);
+            let percent = if task.world.plan.has_aims { 70 } else { 40 };
+            let leads = task.world.plan.is_mortal(task.who.client) && task.draw.chance(percent);
             if leads || task.aside().chance(15) {
                 return lead(task, path, &lock).await;
             }
@@ -368,12 +370,26 @@ async fn keep<K: Kind>(
     let (path, token) = znode;
     match task.draw.between(0, 3) {
         0 => {
+            let aim = task.aim("a late proof");
+            let late = aim
+                .and_then(|mut aim| aim.chance(LATE_PERCENT).then(|| aim.chance(DOUBTED_PERCENT)));
+            if let Some(until_doubted) = late {
+                // By now the lock may have been lost, and somebody else may have it.
+                let world = Arc::clone(&task.world);
+                tokio::select! {
+                    biased;
+                    () = task.hold() => {}
+                    () = doubted(&world, guard), if until_doubted => {}
+                }
+            }
             let from = task.zxid();
             if task.call_within("validate", name, guard.validate()).await.done().is_some() {
                 let (lock, to) = (name.to_owned(), task.zxid());
                 task.push(What::Validated { lock, path, token, from, to });
             }
-            task.hold().await;
+            if late.is_none() {
+                task.hold().await;
+            }
         }
         1 => {
             // The body ends early if the lock is lost.
@@ -387,10 +403,25 @@ async fn keep<K: Kind>(
     }
 }
 
+/// Waits until a guard does not say *held* any more.
+async fn doubted<K: Kind>(world: &World, guard: &Guard<K>) {
+    while guard.state() == LockState::Held {
+        world.sleep(DOUBT_INTERVAL).await;
+    }
+}
+
 /// Takes both fair locks at once.
 async fn use_both(task: &mut Task) {
     let paths = ["/locks/a", "/locks/b"];
-    let [Ok(a), Ok(b)] = paths.map(|path| FairLock::new(&task.client, path)) else {
+    let part = |path: &'static str, is_rooted: bool| {
+        let root = if is_rooted { ROOT } else { "" };
+        let face = if is_rooted { task.client.rooted_at(root) } else { Ok(task.client.clone()) };
+        face.and_then(|face| FairLock::new(&face, path.strip_prefix(root).unwrap_or(path)))
+    };
+    // One of them may speak of the same lock by a handle with another root.
+    let aim = task.aim("a part with a root");
+    let rooted = aim.and_then(|mut aim| aim.chance(ROOTED_PERCENT).then(|| aim.pick(&paths)));
+    let [Ok(a), Ok(b)] = paths.map(|path| part(path, rooted == Some(path))) else {
         unreachable!("the paths are valid")
     };
     let (first, last) = if task.aside().chance(50) { (&a, &b) } else { (&b, &a) };

@@ -1,5 +1,6 @@
 //! The program of a run: clients and tasks that use the recipes, drawn from the seed.
 
+pub mod aims;
 pub mod barriers;
 pub mod caches;
 pub mod ends;

@@ -63,10 +63,9 @@ pub async fn create(task: &mut Task) {
     if id.is_multiple_of(2) {
         return create_settled(task, path, timeout).await;
     }
-    if task.world.plan.is_hasty
-        && task.draw.chance(50)
-        && let Some(session) = task.client.session_id()
-    {
+    let is_bound = (task.world.plan.is_hasty && task.draw.chance(50))
+        || task.aims("a create in one session", BOUND_PERCENT);
+    if is_bound && let Some(session) = task.client.session_id() {
         return create_in(task, path, session).await;
     }
     let mode = task.draw.pick(&[CreateMode::Persistent, CreateMode::Ephemeral]);

@@ -27,6 +27,7 @@ use zk_testserver::{Reception, TestServer};
 
 use crate::draw::Draw;
 use crate::history::{History, What, Who};
+use crate::program::aims::aim;
 use crate::program::hosts::GONE;
 use crate::program::identities::APP;
 
@@ -223,6 +224,13 @@ impl World {
             let least = 4 * self.plan.round_trip_max();
             let timeout = aside.pick(&[2, 5, 10].map(Duration::from_secs)).max(least);
             builder = builder.connect_timeout(timeout);
+        }
+        let has_identity = self.plan.is_protected || self.plan.blind.is_some();
+        if let Some(handshake) = self.plan.distant_handshake().filter(|_| has_identity)
+            && aim(&self.plan, &aside, "a handshake that takes nearly all its time")
+                .is_some_and(|mut aim| aim.chance(DISTANT_PERCENT))
+        {
+            builder = builder.connect_timeout(handshake);
         }
         if aside.chance(10) {
             let least = Duration::from_secs(seconds);
