@@ -190,6 +190,11 @@ pub enum What {
     Taken { queue: String, item: String, path: String, lease: Id, token: i64, is_held: bool },
     /// A taker knows how its acknowledgement has ended.
     Acked { queue: String, item: String, lease: Id, told: Told },
+    /// A taker of the queue with this number has an item. The queue is one value and its clones.
+    Delivered { by: Id, item: String },
+    /// A taker of the queue with this number is about to give an item back. All takers of that queue
+    /// pass over the item until then.
+    Returned { by: Id, item: String, until: Duration },
     /// The item is in the queue at the end.
     Remaining { queue: String, item: String },
     /// All items that remain were taken.

@@ -27,6 +27,7 @@ pub mod patience;
 pub mod presence;
 pub mod refused;
 mod replaced;
+pub mod redelivery;
 pub mod settled;
 pub mod stopped;
 pub mod traffic;
@@ -106,6 +107,7 @@ pub fn judge(case: &Case<'_>) -> Vec<Violation> {
         ("a queue tells of blocked items", work_queue::judge_blocked(events, commits, plan)),
         ("an acknowledgement meets no other", work_queue::judge_pins(case)),
         ("a queue is full at its limit", work_queue::judge_limit(events, commits, plan)),
+        ("an item that was given back is left alone", redelivery::judge(events, plan)),
         ("a counter is the sum of its additions", counter::judge(events, deleted)),
         ("a cache follows the history to its end", cache::judge(case)),
         ("a barrier lets nobody pass too early", barrier::judge(events, commits, plan, deleted)),

@@ -8,6 +8,7 @@ use zk_recipes::{Leased, LockState, WorkQueue};
 
 use super::task::{Called, TIMEOUT_MAX, Task};
 use crate::history::{Id, Share, Told, What};
+use crate::world::clients::CommonQueue;
 use crate::world::registry::{Guarded, Standing};
 
 /// The directory of the queue.
@@ -15,6 +16,12 @@ pub const QUEUE: &str = "/queue";
 
 /// How many items a queue may have that has a limit.
 const LIMIT: usize = 3;
+/// How many uses of the queue are by a value that all tasks of the client have in common, in percent.
+const COMMON_PERCENT: u64 = 60;
+/// For how long the takers of that value pass over what one of them has given back. A longer time would
+/// look as if nobody knew of the item.
+const DELAYS_MS: [u64; 4] = [500, 1_000, 2_000, 3_000];
+
 /// How many round trips there are between the last acknowledgements and the end of their leases.
 const ROUND_TRIPS: u64 = 3;
 /// By how much longer a lease may look as if it were held.
@@ -22,7 +29,7 @@ const LEASE_SLACK: Duration = Duration::from_millis(500);
 
 /// Puts an item whose name no other item has.
 pub async fn put(task: &mut Task) {
-    let queue = queue(task);
+    let (queue, _) = queue(task);
     let items: Vec<String> =
         (0..task.draw.pick(&[1, 1, 1, 3])).map(|_| format!("item-{}", task.id())).collect();
     let mut put = match items.as_slice() {
@@ -40,7 +47,7 @@ pub async fn put(task: &mut Task) {
 
 /// Takes items, keeps them for a while, and acknowledges them or gives them back.
 pub async fn take(task: &mut Task) {
-    let queue = queue(task);
+    let (queue, common) = queue(task);
     let timeout = task.draw.ms(1, u64::try_from(TIMEOUT_MAX.as_millis()).unwrap_or(1));
     let taken = match task.draw.between(0, 3) {
         0 => {
@@ -64,13 +71,24 @@ pub async fn take(task: &mut Task) {
         }
     };
     let kept: Vec<Kept> = taken.into_iter().map(|item| Kept::new(task, item)).collect();
+    if let Some(common) = &common {
+        for item in kept.iter().map(|kept| kept.item.clone()) {
+            task.push(What::Delivered { by: common.id, item });
+        }
+    }
     task.hold().await;
     for kept in kept {
         let Some(item) = kept.take() else { continue };
         if task.draw.chance(70) || task.is_calm() {
             let told = task.call_within("ack", QUEUE, item.ack()).await.told();
             task.push(kept.acked(told));
-        } else if task.draw.chance(50) {
+            continue;
+        }
+        if let Some(common) = &common {
+            let (until, item) = (task.world.history.now() + common.delay, kept.item.clone());
+            task.push(What::Returned { by: common.id, item, until });
+        }
+        if task.draw.chance(50) {
             task.call_within("give_back", QUEUE, item.give_back()).await;
         } else {
             drop(item);
@@ -145,13 +163,28 @@ async fn put_within(task: &mut Task, queue: &WorkQueue) {
     task.push(What::Put { queue: QUEUE.to_owned(), item, told });
 }
 
-fn queue(task: &mut Task) -> WorkQueue {
+/// Returns a queue, and what is known of it if the tasks of the client have it in common.
+fn queue(task: &mut Task) -> (WorkQueue, Option<CommonQueue>) {
     let check =
         task.draw.pick(&[Some(Duration::from_secs(30)), None]).or_else(|| task.check_least());
-    let built =
-        WorkQueue::builder(&task.client, QUEUE).and_then(|it| it.watch_check(check).build());
-    let Ok(queue) = built else { unreachable!("the options are valid") };
-    queue
+    let build = |delay: Option<Duration>| {
+        let built = WorkQueue::builder(&task.client, QUEUE).and_then(|queue| {
+            let queue = queue.watch_check(check);
+            if let Some(delay) = delay { queue.redelivery_delay(delay) } else { queue }.build()
+        });
+        let Ok(queue) = built else { unreachable!("the options are valid") };
+        queue
+    };
+    let common = task.aim("a queue in common").and_then(|mut aim| {
+        let is_common = aim.chance(COMMON_PERCENT);
+        let delay = Duration::from_millis(aim.pick(&DELAYS_MS));
+        let create = || CommonQueue { queue: build(Some(delay)), id: task.id(), delay };
+        is_common.then(|| task.life.queue(create)).flatten()
+    });
+    match common {
+        Some(common) => (common.queue.clone(), Some(common)),
+        None => (build(None), None),
+    }
 }
 
 /// A leased item that its taker keeps, and that the registry asks about.

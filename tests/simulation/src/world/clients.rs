@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use jute_codec::SessionId;
 use tokio::sync::Notify;
-use zk_recipes::Client;
+use zk_recipes::{Client, WorkQueue};
+
+use crate::history::Id;
 
 /// The clients that work, and those of which everybody has dropped the last handle.
 #[derive(Debug, Default)]
@@ -22,6 +24,18 @@ struct Inner {
     abandoned: BTreeSet<SessionId>,
 }
 
+/// A queue that all tasks of a client use, so that its takers know of each other.
+#[derive(Clone, Debug)]
+#[allow(clippy::exhaustive_structs, reason = "programs use its parts")]
+pub struct CommonQueue {
+    /// The queue.
+    pub queue: WorkQueue,
+    /// Its number, for judges.
+    pub id: Id,
+    /// For how long its takers pass over what one of them has given back.
+    pub delay: Duration,
+}
+
 /// The life of a client. Another client may follow under the same number.
 #[derive(Clone, Debug, Default)]
 pub struct Life(Arc<State>);
@@ -32,6 +46,8 @@ struct State {
     place: u64,
     /// Since when its list of servers has had these members, if it was changed.
     hosts: Mutex<Option<(Duration, Vec<usize>)>>,
+    /// The queue that its tasks have in common, until it ends.
+    queue: Mutex<Option<CommonQueue>>,
     is_ending: AtomicBool,
     is_closed: AtomicBool,
     has_expired: AtomicBool,
@@ -39,6 +55,8 @@ struct State {
     has_trusted: AtomicBool,
     is_abandoned: AtomicBool,
     abandoned: Notify,
+    /// A watch of a caller has fired.
+    told: Notify,
 }
 
 impl Life {
@@ -71,6 +89,36 @@ impl Life {
     /// The client is about to end, or goes on.
     pub fn set_ending(&self, is_ending: bool) {
         self.0.is_ending.store(is_ending, Ordering::Relaxed);
+        if is_ending {
+            self.drop_queue();
+        }
+    }
+
+    /// A caller was told of a change that it has watched.
+    pub fn tell(&self) {
+        self.0.told.notify_waiters();
+    }
+
+    /// Waits until a caller is told of a change that it has watched.
+    pub async fn told(&self) {
+        self.0.told.notified().await;
+    }
+
+    /// Returns the queue that the tasks of this client have in common. The first of them builds it.
+    /// `None`: the client is about to end, and the queue must not keep it.
+    pub fn queue(&self, build: impl FnOnce() -> CommonQueue) -> Option<CommonQueue> {
+        if self.is_ending() {
+            return None;
+        }
+        let mut queue = self.0.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(queue.get_or_insert_with(build).clone())
+    }
+
+    /// Drops the queue, which has a handle of the client.
+    fn drop_queue(&self) {
+        let queue = self.0.queue.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // It may have the last handle, whose drop does more than that of others.
+        drop(queue);
     }
 
     /// Returns whether the client is about to end, or has ended.
@@ -81,6 +129,7 @@ impl Life {
     /// The client has ended with its session. Returns whether nobody knew it.
     pub fn expire(&self) -> bool {
         self.0.is_closed.store(true, Ordering::Relaxed);
+        self.drop_queue();
         !self.0.has_expired.swap(true, Ordering::Relaxed)
     }
 
@@ -160,6 +209,7 @@ impl Clients {
     /// Drops the handles of all clients.
     pub fn clear(&self) {
         let slots = std::mem::take(&mut self.lock().slots);
+        slots.values().for_each(|(_, life)| life.drop_queue());
         drop(slots);
     }
 
