@@ -14,6 +14,7 @@ use zk_recipes::{
 use zk_tests::options::Drawn;
 
 use super::task::Task;
+use super::unasked;
 use crate::history::{Share, What};
 use crate::world::World;
 use crate::world::registry::{Guarded, Standing};
@@ -58,6 +59,16 @@ pub enum LockKind {
 const UNHEARD_MAX: Duration = Duration::from_secs(1);
 /// The root of some handles, below which both fair locks are.
 pub const ROOT: &str = "/locks";
+/// How many multi-locks have a part that was built from a handle with this root, in percent.
+const ROOTED_PERCENT: u64 = 40;
+/// How many holders prove their lock only after they have kept it, in percent, and how many of these
+/// as soon as it is in doubt.
+const LATE_PERCENT: u64 = 60;
+const DOUBTED_PERCENT: u64 = 30;
+/// How often a holder looks whether its lock is in doubt.
+const DOUBT_INTERVAL: Duration = Duration::from_millis(50);
+/// How many guards that treat risk as loss are kept without being asked, in percent.
+const UNASKED_PERCENT: u64 = 25;
 /// The usual policy.
 const GO_ON: AtRiskPolicy = AtRiskPolicy::GoOn;
 
@@ -346,8 +357,21 @@ async fn take_with<K: Kind>(
     let znode = Some((at.clone(), token));
     let is_lost_at_risk = policy == AtRiskPolicy::TreatAsLost;
     let guarded = Guarded { lock: name, guard: id, share, leased, znode, is_lost_at_risk };
-    task.register(guarded, task.reliance(&guard));
-    keep(task, name, &guard, (at, token)).await;
+    let is_unasked = is_lost_at_risk
+        && guarded.leased.is_some()
+        && guard.state() == LockState::Held
+        && task.aims("a guard that nobody asks", UNASKED_PERCENT);
+    if is_unasked {
+        unasked::keep(task, name, &guard).await;
+    } else {
+        task.register(guarded, task.reliance(&guard));
+        if task.world.registry.is_shy() {
+            task.hold().await;
+            task.world.registry.ask();
+        } else {
+            keep(task, name, &guard, (at, token)).await;
+        }
+    }
     let lost = guard.lost();
     if task.draw.chance(80) {
         task.call_within("release", name, guard.release()).await;

@@ -15,6 +15,7 @@ pub mod queue;
 pub mod settled;
 pub mod task;
 pub mod trees;
+mod unasked;
 pub mod values;
 pub mod views;
 

@@ -57,6 +57,13 @@ pub const DIRECTORIES: [&str; 12] = [
     "/tree/1",
 ];
 
+/// In how many worlds guards are asked rarely, in percent.
+const SHY_PERCENT: u64 = 12;
+
+/// How many clients with an identity have just enough time for a handshake with a distant server, in
+/// percent.
+const DISTANT_PERCENT: u64 = 40;
+
 /// The session timeouts of clients, in seconds.
 pub const SESSION_TIMEOUTS: [u64; 10] = [30, 30, 30, 4, 4, 6, 6, 10, 15, 40];
 

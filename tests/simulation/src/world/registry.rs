@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use jute_codec::SessionId;
 use zk_recipes::{Client, LockState, LostReason};
@@ -68,6 +69,16 @@ impl Steadiness {
     }
 }
 
+/// Guards that are asked rarely. A guard that is asked at the moment at which it is lost remembers
+/// that, and this would hide whether it also does so when nobody asks.
+#[derive(Clone, Debug)]
+struct Shyness {
+    /// How often guards are asked.
+    interval: Duration,
+    /// When they are asked again.
+    next: Arc<Mutex<Duration>>,
+}
+
 /// The guards of all locks and the leases of all items, by the name of what they exclude others
 /// from.
 #[derive(Clone)]
@@ -75,6 +86,7 @@ pub struct Registry {
     history: History,
     server: TestServer,
     steadiness: Steadiness,
+    shyness: Option<Shyness>,
     inner: Arc<Mutex<BTreeMap<String, Lock>>>,
 }
 
@@ -97,6 +109,10 @@ struct Entry {
     must_stay: Option<Life>,
     /// Its znode, and the session that owns it.
     znode: Option<(String, Option<i64>, SessionId)>,
+    /// The client whose deadlines count while nobody asks the guard, and the life of that client.
+    unasked: Option<(Client, Life)>,
+    /// A deadline of the client has passed since the guard was asked last.
+    has_lapsed: bool,
     is_lost_at_risk: bool,
     was_held: bool,
     said_held: bool,
@@ -109,7 +125,19 @@ impl Registry {
     pub fn new(history: History, server: TestServer, plan: &Plan) -> Self {
         let closes_connections = plan.closes_connections();
         let steadiness = Steadiness { is_steady: plan.is_steady, closes_connections };
-        Self { history, server, steadiness, inner: Arc::default() }
+        Self { history, server, steadiness, shyness: None, inner: Arc::default() }
+    }
+
+    /// Asks guards of clients with leases only this often, if it is `Some`.
+    #[must_use]
+    pub fn asking_every(mut self, interval: Option<Duration>) -> Self {
+        self.shyness = interval.map(|interval| Shyness { interval, next: Arc::default() });
+        self
+    }
+
+    /// Returns whether callers leave their guards alone, so that they are asked rarely.
+    pub fn is_shy(&self) -> bool {
+        self.shyness.is_some()
     }
 
     /// Adds a guard, and records which guards of its lock are held now.
@@ -126,6 +154,7 @@ impl Registry {
         let stays = self.steadiness.keeps(has_lease, is_lost_at_risk);
         let must_stay = stays.then(|| life.clone());
         let (session, client) = leased.unzip();
+        let unasked = client.clone().filter(|_| self.is_shy()).map(|it| (it, life.clone()));
         let znode = znode.and_then(|(path, czxid)| Some((path, czxid, session?)));
         entry.guards.push(Entry {
             guard,
@@ -135,19 +164,39 @@ impl Registry {
             life: Some(life),
             must_stay,
             znode,
+            unasked,
+            has_lapsed: false,
             is_lost_at_risk: is_lost_at_risk && has_lease,
             was_held: false,
             said_held: false,
             was_lost: false,
             asks: Box::new(asks),
         });
-        entry.look(&self.history, lock, &self.server);
+        entry.look(&self.history, lock, &self.server, !self.is_shy());
     }
 
-    /// Records for all locks which of their guards are held now.
+    /// Records for all locks which of their guards are held now, unless they are asked rarely.
     pub fn look(&self) {
+        let is_due = self.shyness.as_ref().is_none_or(|shyness| {
+            let mut next = shyness.next.lock().unwrap_or_else(PoisonError::into_inner);
+            let now = self.history.now();
+            let is_due = *next <= now;
+            if is_due {
+                *next = now + shyness.interval;
+            }
+            is_due
+        });
+        self.look_at_all(is_due);
+    }
+
+    /// Records for all locks which of their guards are held now, although they are asked rarely.
+    pub fn ask(&self) {
+        self.look_at_all(true);
+    }
+
+    fn look_at_all(&self, asks: bool) {
         for (name, lock) in &mut *self.lock() {
-            lock.look(&self.history, name, &self.server);
+            lock.look(&self.history, name, &self.server, asks);
         }
     }
 
@@ -162,7 +211,7 @@ impl Entry {
         let (lock, guard) = (name.to_owned(), self.guard);
         match standing.state {
             LockState::Lost(_) => self.was_lost = true,
-            _ if std::mem::take(&mut self.was_lost) => {
+            _ if std::mem::take(&mut self.was_lost) || self.has_lapsed => {
                 history.note(What::Revoked { lock, guard });
             }
             LockState::AtRisk if self.said_held && std::mem::take(&mut self.is_lost_at_risk) => {
@@ -171,6 +220,16 @@ impl Entry {
             LockState::Held => self.said_held = true,
             LockState::AtRisk => {}
         }
+        self.has_lapsed = false;
+    }
+
+    /// Notes whether a deadline has passed, after which the guard is lost for ever. Returns whether the
+    /// guard may be left alone: its client works, and somebody asks it later.
+    fn is_left_alone(&mut self) -> bool {
+        let Some((client, life)) = &self.unasked else { return false };
+        let (deadline, now) = (client.status().guard_deadline(), client.now());
+        self.has_lapsed |= deadline.is_some_and(|deadline| deadline <= now);
+        !life.is_ending()
     }
 
     /// Looks whether the znode is gone if that is why the lock is lost.
@@ -194,13 +253,19 @@ impl Entry {
 }
 
 impl Lock {
-    fn look(&mut self, history: &History, name: &str, server: &TestServer) {
+    /// Without `asks`, it looks only at guards that need not be asked rarely.
+    fn look(&mut self, history: &History, name: &str, server: &TestServer, asks: bool) {
         let mut held = Vec::new();
         if self.guards.is_empty() && self.last.is_empty() {
             return;
         }
         let sessions = server.sessions();
+        let mut are_all_asked = true;
         self.guards.retain_mut(|entry| {
+            if entry.is_left_alone() && !asks {
+                are_all_asked = false;
+                return true;
+            }
             let standing = (entry.asks)();
             if let Some(standing) = standing {
                 entry.look(history, name, standing);
@@ -243,7 +308,7 @@ impl Lock {
                 None => false,
             }
         });
-        if held != self.last {
+        if are_all_asked && held != self.last {
             self.last.clone_from(&held);
             history.note(What::Held { lock: name.to_owned(), guards: held });
         }
@@ -259,6 +324,42 @@ impl fmt::Debug for Registry {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::judges::tests::on_server;
+
+    fn entry() -> Entry {
+        Entry {
+            guard: 1,
+            share: Share::Alone,
+            session: None,
+            client: None,
+            life: None,
+            must_stay: None,
+            znode: None,
+            unasked: None,
+            has_lapsed: false,
+            is_lost_at_risk: false,
+            was_held: true,
+            said_held: true,
+            was_lost: false,
+            asks: Box::new(|| Some(LockState::Held.into())),
+        }
+    }
+
+    #[test]
+    fn a_guard_that_forgets_a_deadline_is_seen() {
+        let revoked = |has_lapsed, states: &[LockState]| {
+            on_server(async |_| {
+                let (history, mut entry) = (History::new(), Entry { has_lapsed, ..entry() });
+                states.iter().for_each(|state| entry.look(&history, "/a", (*state).into()));
+                history.events().len()
+            })
+        };
+        let lost = LockState::Lost(LostReason::DeadlinePassed);
+        assert_eq!(revoked(false, &[LockState::Held]), 0);
+        assert_eq!(revoked(true, &[LockState::Held, LockState::Held]), 1);
+        assert_eq!(revoked(true, &[LockState::AtRisk]), 1);
+        assert_eq!(revoked(true, &[lost, lost]), 0);
+    }
 
     #[test]
     fn a_lock_that_is_lost_at_risk_need_not_outlive_a_connection_to_an_old_server() {
