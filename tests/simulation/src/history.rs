@@ -312,6 +312,8 @@ pub enum What {
     NotContinued { session: SessionId },
     /// A client has ended, because its session has expired and it opens no other.
     Stopped { life: u64 },
+    /// A stream does not end after the error that says that its client has stopped.
+    Endless { stream: &'static str },
     /// A client begins to connect although it has ended with its session.
     Revived { client: usize },
     /// Another client has taken the place of the one that ends.

@@ -43,6 +43,10 @@ fn judge_events(events: &[Event], end_max: Duration) -> Vec<String> {
                     ));
                 }
             }
+            (What::Endless { stream }, _) => violations.push(format!(
+                "{stream} goes on at {:?} after the error that says that its client has stopped",
+                event.at
+            )),
             (What::Revived { client }, _) => violations.push(format!(
                 "client {client} has ended with its session, and connects again at {:?}",
                 event.at
@@ -103,5 +107,10 @@ mod tests {
     #[test]
     fn a_client_that_comes_back_is_seen() {
         assert_eq!(count(vec![stopped(0), What::Revived { client: 0 }]), 1);
+    }
+
+    #[test]
+    fn a_stream_that_goes_on_is_seen() {
+        assert_eq!(count(vec![stopped(0), What::Endless { stream: "observe" }]), 1);
     }
 }

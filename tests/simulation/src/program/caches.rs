@@ -5,6 +5,7 @@ use std::pin::Pin;
 
 use zk_recipes::{Cache, CacheEvent, CachedNode, SessionState};
 
+use super::streams;
 use super::task::{Called, Task};
 use super::values::TREE;
 use crate::history::{Copied, Id, News, What};
@@ -40,6 +41,7 @@ pub(super) async fn follow<F: Future<Output = ()>>(
     let reads_later =
         plan.blind.is_some() || plan.may_forbid() || plan.faults.contains(&FaultKind::Refusal);
     shows.leave_alone(reads_later);
+    let is_polled = streams::is_polled(task);
     loop {
         // A task that is busy with something else leaves the cache alone for a while.
         if task.draw.chance(5) && !task.is_calm() {
@@ -52,13 +54,17 @@ pub(super) async fn follow<F: Future<Output = ()>>(
             biased;
             () = &mut *finished => break,
             () = task.life.abandoned() => return true,
-            event = cache.next() => event,
+            event = async {
+                if is_polled { streams::next(&mut cache).await } else { cache.next().await }
+            } => event,
         };
         match event {
             Ok(event) => show(task, id, &shows, event),
             Err(error) => {
-                task.call_to_end("next", root, async { Err::<(), _>(error) }).await;
-                if task.life.has_expired() {
+                let called = task.call_to_end("next", root, async { Err::<(), _>(error) }).await;
+                if is_polled {
+                    streams::poll_after(task, "next", &called, &mut cache);
+                } else if task.life.has_expired() {
                     // It has ended, and says so again.
                     task.call_to_end("next", root, cache.next()).await;
                     task.call_to_end("complete", root, cache.complete()).await;

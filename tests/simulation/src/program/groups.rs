@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use zk_recipes::{Group, GroupChange, Presence, PresenceState, Released};
 
+use super::streams;
 use super::task::{Called, Task};
 use crate::history::{Gathered, Id, What};
 use crate::judges::patience::PRESENT;
@@ -114,6 +115,7 @@ pub(super) async fn follow<F: Future<Output = ()>>(
         .and_then(|group| group.watch_data(watches_data).build());
     let Ok(group) = built else { unreachable!("the options are valid") };
     let (watch, mut changes) = (task.id(), group.watch());
+    let is_polled = streams::is_polled(task);
     let of = ViewOf::Group(watches_data);
     let shows = task.world.trouble.view(watch, of, task.who.client, &task.life);
     let mut shown = Shown::new();
@@ -122,7 +124,9 @@ pub(super) async fn follow<F: Future<Output = ()>>(
             biased;
             () = &mut *finished => break,
             () = task.life.abandoned() => return true,
-            change = changes.next() => change,
+            change = async {
+                if is_polled { streams::next(&mut changes).await } else { changes.next().await }
+            } => change,
         };
         match change {
             Ok(change) => {
@@ -133,7 +137,9 @@ pub(super) async fn follow<F: Future<Output = ()>>(
                 let called = task.call_to_end("next", GROUP, async { Err::<(), _>(error) }).await;
                 // After a refusal, the watch goes on.
                 if !matches!(called, Called::Failed(crate::history::Failure::Refused(_), _)) {
-                    if task.life.has_expired() {
+                    if is_polled {
+                        streams::poll_after(task, "next", &called, &mut changes);
+                    } else if task.life.has_expired() {
                         // It has ended, and says so again.
                         task.call_to_end("next", GROUP, changes.next()).await;
                     }

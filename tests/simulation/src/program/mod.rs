@@ -13,6 +13,7 @@ pub mod locks;
 mod named;
 pub mod queue;
 pub mod settled;
+mod streams;
 pub mod task;
 pub mod trees;
 mod unasked;

@@ -2,9 +2,14 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::task::{Context, Poll};
 
-use zk_recipes::{Election, RecipeError, SettledClient, SharedValue, ValueChanges, ZnodeChanges};
+use futures_core::Stream;
+use zk_recipes::{
+    Election, RecipeError, SettledClient, SharedValue, Stat, ValueChanges, Versioned, ZnodeChanges,
+};
 
+use super::streams;
 use super::task::{Called, Task};
 use super::values::{MARKERS, VALUE};
 use crate::history::{Failure, What};
@@ -22,13 +27,16 @@ pub(super) async fn observe<F: Future<Output = ()>>(
         unreachable!("the path is valid")
     };
     let (view, mut leaders) = (task.id(), election.observe());
+    let is_polled = streams::is_polled(task);
     let shows = task.world.trouble.view(view, ViewOf::Leader, task.who.client, &task.life);
     loop {
         let leader = tokio::select! {
             biased;
             () = &mut *finished => return false,
             () = task.life.abandoned() => return true,
-            leader = leaders.next() => leader,
+            leader = async {
+                if is_polled { streams::next(&mut leaders).await } else { leaders.next().await }
+            } => leader,
         };
         match leader {
             Ok(leader) => {
@@ -38,8 +46,11 @@ pub(super) async fn observe<F: Future<Output = ()>>(
             }
             Err(error) => {
                 let called = task.call_to_end("observe", ELECTION, async { Err::<(), _>(error) });
-                if has_ended(&called.await) {
-                    if task.life.has_expired() {
+                let called = called.await;
+                if has_ended(&called) {
+                    if is_polled {
+                        streams::poll_after(task, "observe", &called, &mut leaders);
+                    } else if task.life.has_expired() {
                         // It has ended, and says so again.
                         task.call_to_end("observe", ELECTION, leaders.next()).await;
                     }
@@ -56,6 +67,7 @@ pub(super) async fn follow_value<F: Future<Output = ()>>(
     finished: &mut Pin<&mut F>,
 ) -> bool {
     let mut changes = Changes::of(task);
+    let is_polled = streams::is_polled(task);
     let view = task.id();
     let shows = task.world.trouble.view(view, ViewOf::Value, task.who.client, &task.life);
     loop {
@@ -63,7 +75,9 @@ pub(super) async fn follow_value<F: Future<Output = ()>>(
             biased;
             () = &mut *finished => return false,
             () = task.life.abandoned() => return true,
-            change = changes.next() => change,
+            change = async {
+                if is_polled { streams::next(&mut changes).await } else { changes.next().await }
+            } => change,
         };
         match change {
             Ok(state) => {
@@ -72,8 +86,11 @@ pub(super) async fn follow_value<F: Future<Output = ()>>(
             }
             Err(error) => {
                 let called = task.call_to_end("changes", VALUE, async { Err::<(), _>(error) });
-                if has_ended(&called.await) {
-                    if task.life.has_expired() {
+                let called = called.await;
+                if has_ended(&called) {
+                    if is_polled {
+                        streams::poll_after(task, "changes", &called, &mut changes);
+                    } else if task.life.has_expired() {
                         // It has ended, and says so again.
                         task.call_to_end("changes", VALUE, changes.next()).await;
                     }
@@ -102,13 +119,37 @@ impl Changes {
     }
 
     /// Returns the czxid and the version of the next state.
-    async fn next(&mut self) -> Result<Option<(i64, i32)>, RecipeError> {
+    async fn next(&mut self) -> Result<State, RecipeError> {
         Ok(match self {
-            Self::Value(changes) => changes.next().await?.map(|it| (it.czxid().0, it.version().0)),
-            Self::Znode(changes) => {
-                changes.next().await?.map(|(_, stat)| (stat.czxid.0, stat.version.0))
-            }
+            Self::Value(changes) => of_value(changes.next().await?),
+            Self::Znode(changes) => of_znode(changes.next().await?),
         })
+    }
+}
+
+/// The czxid and the version of a znode that exists.
+type State = Option<(i64, i32)>;
+
+fn of_value(value: Option<Versioned>) -> State {
+    value.map(|value| (value.czxid().0, value.version().0))
+}
+
+fn of_znode<T>(znode: Option<(T, Stat)>) -> State {
+    znode.map(|(_, stat)| (stat.czxid.0, stat.version.0))
+}
+
+impl Stream for Changes {
+    type Item = Result<State, RecipeError>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        match self.get_mut() {
+            Self::Value(changes) => {
+                Pin::new(changes).poll_next(cx).map(|item| item.map(|it| it.map(of_value)))
+            }
+            Self::Znode(changes) => {
+                Pin::new(changes).poll_next(cx).map(|item| item.map(|it| it.map(of_znode)))
+            }
+        }
     }
 }
 
