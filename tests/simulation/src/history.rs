@@ -299,6 +299,8 @@ pub enum What {
     /// A client of this number begins to end, and others go on. Before it there were `life` others of
     /// the number.
     Ending { kind: EndKind, life: u64 },
+    /// The client that begins to end is not connected.
+    EndsEarly,
     /// It has not ended, and goes on.
     GoesOn { life: u64 },
     /// A close has returned. `is_confirmed`: it said that a server has confirmed the end of the

@@ -21,6 +21,7 @@ mod lives;
 pub mod logs;
 pub mod memory;
 pub mod numbers;
+pub mod offers;
 pub mod outcomes;
 pub mod owners;
 pub mod patience;
@@ -116,6 +117,7 @@ pub fn judge(case: &Case<'_>) -> Vec<Violation> {
         ("a presence is where it says", presence::judge(events, commits)),
         ("nobody deletes what another one holds", owners::judge(events, commits)),
         ("a limited handle waits", outcomes::judge_limits(events, requests, plan)),
+        ("a client takes the session of a Keeper", offers::judge(case)),
         ("the numbers of requests grow", numbers::judge(requests, plan)),
         ("a call ends with its timeout", deadlines::judge(events, plan)),
         ("only a holder commits", fencing::judge(events, commits)),

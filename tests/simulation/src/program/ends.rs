@@ -87,6 +87,9 @@ impl Ends {
             let life = task.life.place();
             task.push(What::Renewed { life });
             task.push(What::Ending { kind, life });
+            if task.world.plan.has_aims && task.client.state() != SessionState::Connected {
+                task.push(What::EndsEarly);
+            }
             match kind {
                 EndKind::Close => close(task, None).await,
                 EndKind::CloseWithin => {
