@@ -13,6 +13,7 @@ use zk_session::Limits;
 
 use super::task::{Called, Task};
 use crate::history::{Failure, Piped, Told, What};
+use crate::world::Watched;
 use crate::world::trouble::{ViewOf, znode_text};
 
 /// The path of the counter.
@@ -146,14 +147,33 @@ pub async fn pipe(task: &mut Task) {
     task.push(What::Piped { creates, is_single });
 }
 
-/// Changes something in the tree that caches follow.
+/// Changes something in the tree that caches follow, or watches it.
 pub async fn change_tree(task: &mut Task) {
+    if !task.world.plan.has_watchers || task.world.watched != Watched::One {
+        return change_once(task).await;
+    }
+    for _ in 0..task.draw.size(1, CHANGES_MAX) {
+        change_once(task).await;
+        let pause = short_pause(task);
+        task.rest(pause).await;
+    }
+}
+
+/// Draws a pause that is about as long as a few round trips.
+fn short_pause(task: &mut Task) -> Duration {
+    let longest = 3 * task.world.plan.round_trip_max();
+    task.draw.ms(0, u64::try_from(longest.as_millis()).unwrap_or(1).max(1))
+}
+
+async fn change_once(task: &mut Task) {
     let timeout = task.timeout();
     let client = timeout.map_or_else(|| task.client.clone(), |it| task.client.with_timeout(it));
-    let path = match task.draw.between(0, 4) {
-        0 => TREE.to_owned(),
-        1 => format!("{TREE}/1"),
-        2 => format!("{TREE}/1/{}", task.draw.between(1, 4)),
+    let path = match (task.draw.between(0, 4), task.world.watched) {
+        (0 | 1, Watched::Two) if task.world.plan.has_watchers => TREE.to_owned(),
+        (_, Watched::Two | Watched::One) if task.world.plan.has_watchers => format!("{TREE}/1"),
+        (0, _) => TREE.to_owned(),
+        (1, _) => format!("{TREE}/1"),
+        (2, _) => format!("{TREE}/1/{}", task.draw.between(1, 4)),
         _ => format!("{TREE}/{}", task.draw.between(2, 6)),
     };
     if task.world.plan.has_watchers && task.draw.chance(40) {
@@ -176,14 +196,29 @@ pub async fn change_tree(task: &mut Task) {
 }
 
 /// Follows a part of the tree with a cache that is soon dropped.
-async fn follow_briefly(task: &mut Task) {
-    let built = Cache::children(&task.client, &format!("{TREE}/1")).build();
+async fn follow_briefly(task: &mut Task, path: &str) {
+    let path = if task.world.watched == Watched::All { PARENT } else { path };
+    let built = Cache::children(&task.client, path).build();
     let Ok(mut cache) = built else { unreachable!("the path is valid") };
     tokio::select! {
         biased;
         // Other caches are judged by what they show.
         _ = cache.complete() => {}
-        () = task.hold() => return,
+        () = keep_watch(task) => return,
+    }
+    keep_watch(task).await;
+}
+
+/// Keeps a watch for a drawn time. Some callers do so for long, and then it is known whether they
+/// should have been told of something.
+async fn keep_watch(task: &mut Task) {
+    if task.world.watched == Watched::One {
+        let pause = short_pause(task);
+        return task.hold_for(pause).await;
+    }
+    if task.world.watched == Watched::Two && task.draw.chance(LONG_PERCENT) {
+        let duration = task.draw.ms(LONG_MS.0, LONG_MS.1);
+        return task.hold_for(duration).await;
     }
     task.hold().await;
 }
@@ -192,7 +227,7 @@ async fn follow_briefly(task: &mut Task) {
 async fn watch_tree(task: &mut Task, client: &Client, path: &str, timeout: Option<Duration>) {
     const NAME: &str = "read_and_watch";
     if task.aside().chance(25) {
-        return follow_briefly(task).await;
+        return follow_briefly(task, path).await;
     }
     let (of, watched) = match task.draw.between(0, 2) {
         0 => {
@@ -225,11 +260,21 @@ async fn watch_tree(task: &mut Task, client: &Client, path: &str, timeout: Optio
         biased;
         // Whatever it is told, it has watched.
         event = watcher.changed() => event.is_ok(),
-        () = task.hold() => false,
+        () = keep_watch(task) => false,
     };
     drop(shows);
+    if is_told {
+        task.life.tell();
+    }
     if is_told && of == ViewOf::Znode {
-        let read = task.call_beside(NAME, path, timeout, client.exists(path)).await.done();
+        let called = task.call_beside(NAME, path, timeout, client.exists(path)).await;
+        let is_closed = matches!(called, Called::Failed(Failure::Closed, _));
+        let mut read = called.done();
+        if is_closed && task.world.plan.has_aims && task.renew() {
+            // Another client goes on with the session.
+            let client = task.client.clone();
+            read = task.call_beside(NAME, path, timeout, client.exists(path)).await.done();
+        }
         // A server may show an older state in the next session.
         if let Some(stat) = read
             && task.client.session_id() == session

@@ -74,6 +74,28 @@ const OPEN_DIRECTORIES: [&str; 7] =
 /// The number of the client of the judges, whom no fault concerns.
 const OBSERVER: usize = usize::MAX;
 
+/// Where callers watch the tree that caches follow.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+#[allow(clippy::exhaustive_enums, reason = "programs match it")]
+pub enum Watched {
+    /// Everywhere.
+    All,
+    /// At two paths only, so that several watches of a client often have a path in common.
+    Two,
+    /// At one path only, without pauses, so that they do so while a connection ends.
+    One,
+}
+
+impl Watched {
+    fn draw(plan: &Plan, draw: &Draw) -> Self {
+        match aim(plan, draw, "watches that overlap").map(|mut aim| aim.between(0, 9)) {
+            Some(0..=3) if plan.has_persistent_watches() => Self::One,
+            Some(0..=5) => Self::Two,
+            _ => Self::All,
+        }
+    }
+}
+
 /// A running world.
 #[derive(Debug)]
 #[allow(clippy::exhaustive_structs, reason = "programs and judges use its parts")]
@@ -100,6 +122,10 @@ pub struct World {
     pub trouble: Trouble,
     /// The clients whose callers do not run.
     pub freezer: Freezer,
+    /// Where callers watch the tree that caches follow.
+    pub watched: Watched,
+    /// The contenders whose revocation somebody has requested while they waited.
+    pub asked: Mutex<BTreeSet<String>>,
     /// What goes wrong at requests of a new kind.
     surprises: Surprises,
     /// The clients that keep no lease.
@@ -128,6 +154,10 @@ impl World {
         let network = Network::new(server.clone(), history.clone(), &plan, draw.fork());
         let surprises = Surprises::new(&plan, &server);
         let registry = Registry::new(history.clone(), server.clone(), &plan);
+        let watched = Watched::draw(&plan, draw);
+        let shy = aim(&plan, draw, "guards that are asked rarely");
+        let shy = shy.and_then(|mut aim| aim.chance(SHY_PERCENT).then(|| aim.ms(2_000, 20_000)));
+        let registry = registry.asking_every(shy);
         if plan.blind.is_some() {
             // A lock needs READ on its directory, or else a contender whose create was lost is never
             // found. The znodes in it belong to their creators.
@@ -147,6 +177,8 @@ impl World {
             permissions: Withdrawn::default(),
             trouble: Trouble::default(),
             freezer: Freezer::default(),
+            watched,
+            asked: Mutex::default(),
             surprises,
             without_lease: Mutex::default(),
             sessions: Mutex::default(),
@@ -406,4 +438,21 @@ async fn connect(
     let member = member(&host);
     network.note_attempt(client, member, &life);
     network.connect(client, member).await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn watches_overlap_in_some_worlds_with_aims() {
+        let drawn = |has_aims: bool| -> BTreeSet<Watched> {
+            let plan = |seed| Plan { has_aims, ..Plan::draw(&mut Draw::new(seed)) };
+            (0..100).map(|seed| Watched::draw(&plan(seed), &Draw::new(seed))).collect()
+        };
+        assert_eq!(drawn(true), BTreeSet::from([Watched::All, Watched::Two, Watched::One]));
+        assert_eq!(drawn(false), BTreeSet::from([Watched::All]));
+    }
 }
