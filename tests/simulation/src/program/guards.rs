@@ -1,8 +1,10 @@
 //! What the holder of a lock can do with it: nested acquires, downgrades, fenced transactions.
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::future::{Future as _, IntoFuture as _, poll_fn};
 use std::pin::pin;
+use std::sync::PoisonError;
 
 use zk_recipes::{
     Client, CreateMode, FairLock, Guard, Holder, LockState, Multi, RwLock, SettledClient,
@@ -15,6 +17,7 @@ use super::values::MARKERS;
 use crate::history::{Id, Share, What};
 use crate::judges::liveness::patience;
 use crate::judges::patience::ASKED;
+use crate::judges::turns::parse;
 use crate::world::plan::FaultKind;
 use crate::world::registry::Guarded;
 use crate::world::trouble::Kept;
@@ -23,12 +26,37 @@ use crate::world::trouble::Kept;
 const LOCK: &str = "/locks/a";
 const READ_WRITE: &str = "/rw";
 
+/// How many uses of a guard in worlds with aims request the revocation of another one, in percent.
+const ASKING_PERCENT: u64 = 30;
+
 /// Takes a lock, and does something with its guard.
 pub(super) async fn use_guard(task: &mut Task) {
+    if task.aims("a request to revoke", ASKING_PERCENT) {
+        return ask_a_waiter(task).await;
+    }
     match task.draw.between(0, 3) {
         0 => nest(task).await,
         1 => downgrade(task).await,
         _ => write_fenced(task).await,
+    }
+}
+
+/// Requests the revocation of a contender that waits: it finds the request when it has the lock.
+async fn ask_a_waiter(task: &mut Task) {
+    let children = task.world.server.children(LOCK).unwrap_or_default();
+    let paths = children.iter().map(|name| format!("{LOCK}/{name}"));
+    let numbered = paths.filter_map(|path| Some((parse(&path)?.1.number, path)));
+    let contenders: BTreeSet<(u32, String)> = numbered.collect();
+    let waiters: Vec<&String> = contenders.iter().skip(1).map(|(_, path)| path).collect();
+    if waiters.is_empty() {
+        return;
+    }
+    let path = task.draw.pick(&waiters);
+    let client = task.client.clone();
+    let asking = request_revocation(&client, path);
+    if task.call("request_revocation", LOCK, None, asking).await.done() == Some(true) {
+        let mut asked = task.world.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        asked.insert(path.clone());
     }
 }
 
@@ -190,11 +218,18 @@ async fn write_fenced(task: &mut Task) {
         };
         task.push(What::Wrote { path, told });
     }
-    if task.draw.chance(30) {
-        let (client, path) = (task.client.clone(), guard.path().to_owned());
-        let asking = request_revocation(&client, &path);
-        let is_asked =
-            task.call("request_revocation", LOCK, None, asking).await.done() == Some(true);
+    let was_asked = {
+        let asked = task.world.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        asked.contains(guard.path())
+    };
+    if was_asked || task.draw.chance(30) {
+        let is_asked = if was_asked {
+            true
+        } else {
+            let (client, path) = (task.client.clone(), guard.path().to_owned());
+            let asking = request_revocation(&client, &path);
+            task.call("request_revocation", LOCK, None, asking).await.done() == Some(true)
+        };
         // The holder need not notice it at once, and the znode may be gone.
         let asked = guard.revocation_requested();
         let waiting = task.id();
