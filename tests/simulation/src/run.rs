@@ -21,7 +21,7 @@ use crate::judges::far::Far;
 use crate::judges::patience::Patience;
 use crate::judges::{self, Case, Violation};
 use crate::logs::Log;
-use crate::program::ends::Heirs;
+use crate::program::ends::{Ends, Heirs};
 use crate::program::{Program, barriers, focus, locks, queue, values};
 use crate::world::World;
 use crate::world::faults::{Struck, afflict, afflict_again};
@@ -140,6 +140,7 @@ pub fn drawn(seed: u64, draw: &mut Draw, cuts: &Cuts) -> (Plan, Program) {
     if seed >= SURPRISES_FROM {
         plan.draw_surprises(seed);
     }
+    Ends::hand_trees_over(&mut plan, &mut program, seed);
     if !plan.resumes() {
         program.avoid_what_keepers_lack();
     }

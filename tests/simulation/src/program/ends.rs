@@ -8,13 +8,15 @@ use jute_codec::SessionId;
 use zk_recipes::{CloseOutcome, HandOverError, SessionState};
 use zk_session::SessionTicket;
 
-use super::Program;
+use super::aims::aim;
 use super::task::{Called, Task};
 use super::trees::LEAF;
+use super::{Job, Program};
 use crate::draw::Draw;
 use crate::history::{Failure, What, Who};
 use crate::run::within;
 use crate::world::World;
+use crate::world::plan::Plan;
 
 /// How a client ends.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -34,6 +36,9 @@ pub enum EndKind {
 const HEIR_MS_MAX: u64 = 10_000;
 /// How long an end waits for a call.
 const CALL_AWAITED: Duration = Duration::from_secs(5);
+/// In how many of the worlds with aims whose callers only change and follow a tree sessions are
+/// handed over, in percent.
+const HEIRS_PERCENT: u64 = 40;
 /// Chosen once, so that heirs are unrelated to who has one.
 const HEIR_SALT: u64 = 0x4e1f;
 
@@ -55,6 +60,23 @@ impl Ends {
     pub fn draw(draw: &mut Draw) -> Self {
         let kinds = (0..draw.size(1, 3)).map(|_| draw.pick(&END_KINDS)).collect();
         Self { kinds, pause: draw.ms(3_000, 40_000) }
+    }
+
+    /// In some worlds with aims whose callers only change and watch a tree, sessions are handed over
+    /// again and again. Recipes that use a session would keep it.
+    pub fn hand_trees_over(plan: &mut Plan, program: &mut Program, seed: u64) {
+        let is_of_tree = |job: &Job| matches!(job, Job::Tree | Job::Cache);
+        let Some(mut aim) = aim(plan, &Draw::new(seed), "trees that are handed over") else {
+            return;
+        };
+        if !program.tasks().flatten().all(is_of_tree) || !aim.chance(HEIRS_PERCENT) {
+            return;
+        }
+        for task in program.clients.iter_mut().flatten().filter(|jobs| !jobs.is_empty()) {
+            *task = vec![Job::Tree];
+        }
+        program.ends = Some(Self { kinds: vec![EndKind::HandOver], pause: aim.ms(1_000, 8_000) });
+        plan.has_watchers = true;
     }
 
     /// Lets clients end, one after the other, until the faults stop.
@@ -103,7 +125,13 @@ impl Ends {
                     close(task, Some(limit)).await;
                 }
                 EndKind::Drop => drop_all(task),
-                EndKind::HandOver => hand_over(task).await,
+                EndKind::HandOver => {
+                    if task.aims("a hand-over right after an event", 50) {
+                        let left = task.world.plan.calm_at.saturating_sub(task.world.history.now());
+                        within(CALL_AWAITED.min(left), task.life.told()).await;
+                    }
+                    hand_over(task).await;
+                }
             }
         }
     }
@@ -290,6 +318,21 @@ fn follow(task: &mut Task, ticket: Option<SessionTicket>) {
 mod tests {
     use super::*;
     use crate::run::run;
+
+    #[test]
+    fn trees_are_handed_over_in_some_worlds_with_aims_alone() {
+        let is_drawn = |seed, has_aims, job| {
+            let mut plan = Plan { has_aims, ..Plan::draw(&mut Draw::new(seed)) };
+            let mut program = Program::draw(&mut Draw::new(seed));
+            program.clients = vec![vec![vec![Job::Tree], vec![job]]];
+            program.ends = None;
+            Ends::hand_trees_over(&mut plan, &mut program, seed);
+            program.ends.is_some() && program.tasks().flatten().all(|job| *job == Job::Tree)
+        };
+        assert!((0..100).any(|seed| is_drawn(seed, true, Job::Cache)));
+        assert!((0..100).all(|seed| !is_drawn(seed, false, Job::Cache)));
+        assert!((0..100).all(|seed| !is_drawn(seed, true, Job::Add)));
+    }
 
     #[test]
     fn tasks_get_another_client_after_theirs_has_ended_with_its_session() {
