@@ -77,6 +77,8 @@ pub enum Failure {
     Exhausted,
     /// As many requests are waiting as the client permits.
     Full,
+    /// The server does not know the operation.
+    Unsupported,
     /// Anything else, as its message.
     Other(String),
 }

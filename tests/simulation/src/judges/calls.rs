@@ -7,13 +7,26 @@ use jute_codec::ErrorCode;
 use super::users::{Used, Users};
 use crate::history::{End, Event, Failure, Id, What};
 use crate::program::identities::CHANGE;
+use crate::program::newer::{NEWER, NEWEST};
 use crate::program::settled;
 use crate::world::faults::REFUSALS;
 use crate::world::plan::{FaultKind, Plan};
 
 /// The calls of operations without a recipe, which report what the connection does.
-const OPERATIONS: [&str; 8] =
-    ["create", "delete", "set_data", "sync", "transaction", "commit_in", "read_and_watch", CHANGE];
+const OPERATIONS: [&str; 12] = [
+    "create",
+    "delete",
+    "set_data",
+    "sync",
+    "transaction",
+    "commit_in",
+    "read_and_watch",
+    CHANGE,
+    NEWER[0],
+    NEWER[1],
+    NEWER[2],
+    NEWEST,
+];
 
 /// The calls that try again for as long as servers fail, because nobody else can give up for the caller
 /// what it has.
@@ -29,6 +42,7 @@ pub fn judge(events: &[Event], plan: &Plan, deleted: &BTreeSet<String>) -> Vec<S
         are_exhausted: has(plan, &[FaultKind::SequenceEnd]),
         is_limited: plan.outstanding.is_some(),
         is_steady: plan.is_steady,
+        are_old: plan.closes_connections(),
         are_tampered: !deleted.is_empty() || has(plan, &[FaultKind::Stranger]),
     };
     judge_by(events, rules, |client, name, code| match code {
@@ -59,6 +73,8 @@ struct Rules {
     is_limited: bool,
     /// Nothing goes wrong and nothing is slow, so a lock that is held is not lost.
     is_steady: bool,
+    /// Servers do not know the newer operations.
+    are_old: bool,
     /// Strangers change what recipes use.
     are_tampered: bool,
 }
@@ -195,6 +211,7 @@ impl Rules {
             Failure::Exhausted => self.are_exhausted,
             // Only calls without a recipe wait in that queue.
             Failure::Full => (is_operation && self.is_limited) || name == "put_within",
+            Failure::Unsupported => self.are_old && (NEWER.contains(&name) || name == NEWEST),
             // The client is not one that ends.
             Failure::Closed | Failure::Other(_) => false,
         }
@@ -304,6 +321,15 @@ mod tests {
         assert_eq!(count("create", None, Failure::Full, Rules::default()), 1);
         assert_eq!(count("create", None, Failure::Full, limited), 0);
         assert_eq!(count("acquire", None, Failure::Full, limited), 1, "recipes may use more");
+    }
+
+    #[test]
+    fn only_old_servers_do_not_know_newer_operations() {
+        let old = Rules { are_old: true, ..Rules::default() };
+        let unknown = Failure::Unsupported;
+        assert_eq!(count(NEWEST, None, unknown.clone(), old), 0);
+        assert_eq!(count(NEWEST, None, unknown.clone(), Rules::default()), 1);
+        assert_eq!(count("create", None, unknown, old), 1);
     }
 
     #[test]

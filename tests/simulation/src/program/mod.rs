@@ -11,6 +11,7 @@ pub mod hosts;
 pub mod identities;
 pub mod locks;
 mod named;
+pub mod newer;
 pub mod queue;
 pub mod settled;
 mod streams;

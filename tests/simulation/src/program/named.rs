@@ -35,6 +35,7 @@ impl Named for OpError {
             Self::TimedOut { .. } => Failure::TimedOut,
             Self::QueueFull { .. } => Failure::Full,
             Self::Server { code, .. } => Failure::Refused(code.0),
+            Self::Unsupported { .. } => Failure::Unsupported,
             other => Failure::Other(other.to_string()),
         }
     }

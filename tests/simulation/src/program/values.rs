@@ -11,6 +11,7 @@ use zk_recipes::{
 
 use zk_session::Limits;
 
+use super::newer;
 use super::task::{Called, Task};
 use crate::history::{Failure, Piped, Told, What};
 use crate::world::Watched;
@@ -24,6 +25,21 @@ pub const VALUE: &str = "/values/shared";
 pub const TREE: &str = "/tree";
 /// The directory of the markers of settled operations.
 pub const MARKERS: &str = "/markers";
+
+/// How many creates that could be sent in any session are bound to one, in percent. Between the call
+/// and the choice of its session, there is a pause in which the session may end.
+const BOUND_PERCENT: u64 = 40;
+
+/// In how many steps callers that create znodes ask what old servers do not know instead, in percent.
+const NEWER_PERCENT: u64 = 25;
+/// A znode of the tree that often has children.
+const PARENT: &str = "/tree/1";
+/// How many changes of one path follow each other at most, where all watches are at that path.
+const CHANGES_MAX: usize = 6;
+/// How many watches are kept for long where they overlap, in percent, and for how many milliseconds.
+/// That is longer than it takes until a missing event is noticed.
+const LONG_PERCENT: u64 = 40;
+const LONG_MS: (u64, u64) = (20_000, 40_000);
 
 /// Adds a number to the counter.
 pub async fn add(task: &mut Task) {
@@ -56,8 +72,11 @@ pub async fn share(task: &mut Task) {
     }
 }
 
-/// Creates a znode whose path no other call uses.
+/// Creates a znode whose path no other call uses, or asks what old servers do not know.
 pub async fn create(task: &mut Task) {
+    if task.world.plan.resumes() && task.aims("newer operations", NEWER_PERCENT) {
+        return newer::ask(task).await;
+    }
     let id = task.id();
     let path = format!("/plain-{id}");
     let timeout = task.timeout();
