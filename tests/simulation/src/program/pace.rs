@@ -1,0 +1,41 @@
+//! How long tasks pause and keep something in worlds of some kinds.
+
+use std::time::Duration;
+
+use super::task::Task;
+use crate::world::kinds::WorldKind;
+
+/// How long a task keeps something in a calm world, in hundredths of its session timeout.
+const CALM_HOLD: (u64, u64) = (20, 120);
+/// How many keep it for a moment instead, in percent, and for how long at most.
+const SHORT_PERCENT: u64 = 33;
+const SHORT_MS_MAX: u64 = 1_000;
+/// The longest pauses and holds where leases are short and callers write all the time.
+const BREATHLESS_IDLE_MS_MAX: u64 = 600;
+const BREATHLESS_HOLD_MS_MAX: u64 = 2_000;
+
+impl Task {
+    /// Draws for how long to keep something, if the kind of the world determines it.
+    pub(super) fn paced_hold(&mut self) -> Option<Duration> {
+        let ms = match self.world.plan.kinds.kind? {
+            WorldKind::Calm if self.draw.chance(SHORT_PERCENT) => {
+                self.draw.between(1, SHORT_MS_MAX)
+            }
+            WorldKind::Calm => {
+                let timeout = u64::try_from(self.client.status().timeout.as_millis()).unwrap_or(0);
+                timeout * self.draw.between(CALM_HOLD.0, CALM_HOLD.1) / 100
+            }
+            WorldKind::Breathless => self.draw.between(1, BREATHLESS_HOLD_MS_MAX),
+            WorldKind::Crowded | WorldKind::Lulls | WorldKind::Moving | WorldKind::Waiting => {
+                return None;
+            }
+        };
+        Some(Duration::from_millis(ms))
+    }
+
+    /// Draws for how long to pause, if the kind of the world determines it.
+    pub(super) fn paced_idle(&mut self) -> Option<Duration> {
+        let is_breathless = self.world.plan.is_of(WorldKind::Breathless);
+        is_breathless.then(|| Duration::from_millis(self.draw.between(1, BREATHLESS_IDLE_MS_MAX)))
+    }
+}
