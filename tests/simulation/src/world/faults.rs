@@ -6,7 +6,9 @@ use jute_codec::{ErrorCode, OpCode, SessionId};
 use zk_testserver::{Action, At, CutOff, Fault, Filter, Reception, Until};
 
 use super::World;
+use super::kinds::WorldKind;
 use super::link::{Direction, Trap};
+use super::lulls;
 use super::plan::FaultKind;
 use super::rows;
 use super::surprises;
@@ -37,15 +39,30 @@ pub(super) const OPS: [Option<OpCode>; 10] = [
 /// The requests with which a cache reads.
 const READS: [OpCode; 3] = [OpCode::GET_DATA, OpCode::GET_CHILDREN2, OpCode::MULTI_READ];
 
+/// How many readers that move connect again at once, in percent.
+const AT_ONCE_PERCENT: u64 = 80;
+
 /// A fault: when it happened, and what decides the rest of it.
 #[derive(Clone, Debug)]
 pub struct Struck {
     at: Duration,
     kind: FaultKind,
     draw: Draw,
+    /// Nothing goes wrong afterwards for a while.
+    ends_burst: bool,
 }
 
 impl Struck {
+    /// A fault of this kind strikes now.
+    pub(super) fn new(at: Duration, kind: FaultKind, draw: Draw) -> Self {
+        Self { at, kind, draw, ends_burst: false }
+    }
+
+    /// Nothing goes wrong after this fault for a while.
+    pub(super) fn end_burst(&mut self) {
+        self.ends_burst = true;
+    }
+
     /// Returns when it happened.
     pub fn at(&self) -> Duration {
         self.at
@@ -60,6 +77,12 @@ impl Struck {
 /// Lets things go wrong until the time has come from which nothing may. Returns what went wrong.
 pub async fn afflict(world: &World, mut draw: Draw) -> Vec<Struck> {
     let mut struck = Vec::new();
+    if world.plan.is_of(WorldKind::Lulls) {
+        struck = lulls::afflict(world, &mut draw).await;
+        world.sleep(world.plan.calm_at.saturating_sub(world.history.now())).await;
+        world.heal();
+        return struck;
+    }
     loop {
         let pause = u64::try_from(world.plan.fault_pause.as_millis()).unwrap_or(u64::MAX);
         let pause = draw.ms(1, pause.saturating_mul(3));
@@ -71,7 +94,7 @@ pub async fn afflict(world: &World, mut draw: Draw) -> Vec<Struck> {
             return struck;
         }
         let kind = draw.pick(&world.plan.faults);
-        struck.push(Struck { at: world.history.now(), kind, draw: draw.clone() });
+        struck.push(Struck::new(world.history.now(), kind, draw.clone()));
         strike(world, struck.len() as u64, kind, &mut draw).await;
     }
 }
@@ -82,19 +105,24 @@ pub async fn afflict_again(world: &World, cuts: &Cuts, struck: &[Struck]) -> Vec
     let mut again = Vec::new();
     for (number, fault) in (1..).zip(struck) {
         let is_left_out = cuts.skips(number) || !world.plan.faults.contains(&fault.kind);
-        if is_left_out || fault.at >= world.plan.calm_at {
+        if fault.at >= world.plan.calm_at || (is_left_out && !fault.ends_burst) {
             continue;
         }
         world.sleep(fault.at.saturating_sub(world.history.now())).await;
-        strike(world, number, fault.kind, &mut fault.draw.clone()).await;
-        again.push(fault.clone());
+        if !is_left_out {
+            strike(world, number, fault.kind, &mut fault.draw.clone()).await;
+            again.push(fault.clone());
+        }
+        if fault.ends_burst {
+            world.disarm();
+        }
     }
     world.sleep(world.plan.calm_at.saturating_sub(world.history.now())).await;
     world.heal();
     again
 }
 
-async fn strike(world: &World, number: u64, kind: FaultKind, draw: &mut Draw) {
+pub(super) async fn strike(world: &World, number: u64, kind: FaultKind, draw: &mut Draw) {
     let left = world.plan.calm_at.saturating_sub(world.history.now());
     let text = match kind {
         FaultKind::Suspension => {
@@ -171,6 +199,9 @@ fn inflict(world: &World, draw: &mut Draw, kind: FaultKind) -> String {
                 trap.direction = Direction::Down;
                 trap.is_cut = true;
                 trap.duration = aside.pick(&[Duration::ZERO, trap.duration]);
+            }
+            if world.plan.is_of(WorldKind::Moving) {
+                move_reader(world, &mut aside, &mut trap);
             }
             world.network.set_trap(trap);
             format!("{trap:?}")
@@ -263,6 +294,18 @@ fn inflict(world: &World, draw: &mut Draw, kind: FaultKind) -> String {
 pub(super) fn outage(draw: &mut Draw) -> Duration {
     let longest = draw.pick(&[2_000, 10_000, 20_000, 60_000]);
     draw.ms(100, longest)
+}
+
+/// Lets a trap cut the connection of a client that follows something, right after an event.
+fn move_reader(world: &World, draw: &mut Draw, trap: &mut Trap) {
+    let readers = world.trouble.readers();
+    if !readers.is_empty() {
+        trap.client = draw.pick(&readers);
+    }
+    (trap.direction, trap.skipped, trap.is_cut) = (Direction::Down, draw.size(0, 1), true);
+    if draw.chance(AT_ONCE_PERCENT) {
+        trap.duration = Duration::ZERO;
+    }
 }
 
 /// Stops the callers of a client, and in most cases its links.

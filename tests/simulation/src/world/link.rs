@@ -41,7 +41,7 @@ pub enum Direction {
 pub struct Network {
     server: TestServer,
     history: History,
-    latency: Duration,
+    plan: Arc<Plan>,
     jitter: Duration,
     commit: Duration,
     service: Duration,
@@ -121,7 +121,7 @@ impl Network {
         Self {
             server,
             history,
-            latency: plan.latency,
+            plan: Arc::new(plan.clone()),
             jitter: plan.jitter,
             commit: plan.commit,
             service: plan.service,
@@ -186,6 +186,12 @@ impl Network {
     /// Cuts the link on which the byte after this many others in this direction travels.
     pub fn cut_after(&self, direction: Direction, bytes: usize) {
         self.lock().cut = Some((direction, bytes));
+    }
+
+    /// Ends all faults that wait for a packet.
+    pub(super) fn disarm(&self) {
+        let mut state = self.lock();
+        (state.cut, state.trap) = (None, None);
     }
 
     /// Ends all faults of the network.
@@ -312,7 +318,7 @@ impl Network {
                 state.draw.between(0, u64::try_from(longest.as_millis()).unwrap_or(0)),
             ),
         };
-        let mut due = now + self.latency + jitter;
+        let mut due = now + self.plan.latency_of(client) + jitter;
         if state.slow.0 > now {
             due += state.slow.1;
         }

@@ -3,7 +3,9 @@
 pub mod clients;
 pub mod faults;
 pub mod freeze;
+pub mod kinds;
 pub mod link;
+mod lulls;
 pub mod permissions;
 pub mod plan;
 pub mod registry;
@@ -30,16 +32,18 @@ use crate::history::{History, What, Who};
 use crate::program::aims::aim;
 use crate::program::hosts::GONE;
 use crate::program::identities::APP;
+use crate::program::values::TREE;
 
 use self::clients::{Clients, Life};
 use self::freeze::Freezer;
+use self::kinds::WorldKind;
 use self::link::Network;
 use self::permissions::Withdrawn;
 use self::plan::Plan;
 use self::registry::Registry;
 use self::strangers::Strangers;
 use self::surprises::Surprises;
-use self::trouble::Trouble;
+use self::trouble::{FORBIDDEN, STRUCK, Trouble};
 
 /// The directories of the recipes, where strangers may appear.
 pub const DIRECTORIES: [&str; 12] = [
@@ -165,6 +169,12 @@ impl World {
                 server.admin_create(path, b"", None);
             }
         }
+        if plan.kinds.is_wide {
+            server.admin_create(TREE, b"", None);
+            for number in 0..kinds::WIDE {
+                server.admin_create(&format!("{TREE}/wide-{number}"), b"", None);
+            }
+        }
         Self {
             plan,
             server,
@@ -218,13 +228,15 @@ impl World {
     ) -> (ClientBuilder, Life) {
         let members = self.plan.members;
         let hosts: Vec<String> = (0..members).map(|member| format!("m{member}")).collect();
-        let hosts = if draw.chance(20) { vec![format!("m{}", members - 1)] } else { hosts };
-        let seconds = draw.pick(&SESSION_TIMEOUTS);
+        let is_bound = draw.chance(20) && !self.plan.is_of(WorldKind::Moving);
+        let hosts = if is_bound { vec![format!("m{}", members - 1)] } else { hosts };
+        let timeout = Duration::from_secs(draw.pick(&SESSION_TIMEOUTS));
+        let timeout = self.plan.kinds.session.unwrap_or(timeout);
         let mut aside = draw.aside();
         let (network, life) = (self.network.clone(), self.clients.begin(number));
         let used = life.clone();
         let mut builder = Client::builder(hosts.join(","))
-            .session_timeout(Duration::from_secs(seconds))
+            .session_timeout(timeout)
             .clock(Clock::tokio())
             .seed(draw.seed())
             .transport(move |host: Host| connect(network.clone(), number, used.clone(), host));
@@ -272,8 +284,7 @@ impl World {
             builder = builder.connect_timeout(handshake);
         }
         if aside.chance(10) {
-            let least = Duration::from_secs(seconds);
-            builder = builder.give_up_after(aside.pick(&[least, Duration::MAX]));
+            builder = builder.give_up_after(aside.pick(&[timeout, Duration::MAX]));
         }
         if let Some(ticket) = ticket {
             builder = builder.resume(ticket);
@@ -378,6 +389,17 @@ impl World {
         self.permissions.give_back(self);
         self.network.heal();
         self.history.note(What::Calm);
+    }
+
+    /// Ends all faults that have not struck yet. Those that have go on.
+    fn disarm(&self) {
+        self.server.clear_faults();
+        let lasts = if self.plan.may_forbid() { FORBIDDEN } else { STRUCK };
+        self.trouble.disarm(self.history.now() + lasts);
+        self.network.disarm();
+        for member in 0..self.plan.members {
+            self.server.member(member).heal();
+        }
     }
 
     /// Something goes wrong for this long from now on, perhaps by the clock of the servers.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use zk_recipes::Lease;
 use zk_testserver::{SequenceOverflow, ServerConfig, ServerVersion};
 
+use super::kinds::Kinds;
 use crate::draw::Draw;
 
 /// The kinds of faults that may happen in a world.
@@ -274,6 +275,8 @@ pub struct Plan {
     pub is_impatient: bool,
     /// Whether the seed is one from [`AIMS_FROM`] on.
     pub has_aims: bool,
+    /// What the world has if it is of one of the kinds that have a module of their own.
+    pub kinds: Kinds,
 }
 
 impl Plan {
@@ -338,6 +341,7 @@ impl Plan {
             has_deadlines: false,
             is_impatient: false,
             has_aims: false,
+            kinds: Kinds::default(),
         };
         plan.draw_more(&mut Draw::new(draw.seed() ^ SALT))
     }

@@ -14,6 +14,7 @@ use super::World;
 use super::clients::Life;
 use super::plan::FaultKind;
 use crate::history::{Id, What};
+use crate::judges::checks::{Checks, Target, Watcher};
 use crate::judges::far::Far;
 use crate::judges::patience::{Moment, Patience, Waiting};
 use crate::judges::turns::parse;
@@ -22,7 +23,7 @@ use crate::program::caches;
 use crate::program::groups::GROUP;
 use crate::program::locks::RESIZED;
 use crate::program::queue::QUEUE;
-use crate::program::values::VALUE;
+use crate::program::values::{COUNTER, VALUE};
 use crate::program::views::ELECTION;
 
 /// How long it takes until a client has noticed that its connection is dead.
@@ -48,6 +49,9 @@ struct Inner {
     give_ups: BTreeMap<usize, Arc<Notify>>,
     /// By the number of their client, what tells that a call has begun.
     begins: BTreeMap<usize, Arc<Notify>>,
+    /// Tells that a call of something shared has succeeded, and of which client.
+    relay: Arc<Notify>,
+    relayed_by: usize,
     kept: BTreeSet<String>,
     views: BTreeMap<Id, View>,
 }
@@ -179,6 +183,13 @@ impl Trouble {
         self.lock().armed += 1;
     }
 
+    /// No fault waits for its moment any more. The last ones may have struck since the last look.
+    pub fn disarm(&self, until: Duration) {
+        let mut inner = self.lock();
+        inner.armed = 0;
+        inner.until = inner.until.max(until);
+    }
+
     /// Nobody gives up what it holds until then.
     pub fn linger_until(&self, until: Duration) {
         self.lock().linger_until = until;
@@ -219,6 +230,26 @@ impl Trouble {
         }
     }
 
+    /// A call of this client has succeeded.
+    pub fn succeed(&self, client: usize, on: &str) {
+        if [RESIZED, VALUE, COUNTER, BARRIER].contains(&on) {
+            let mut inner = self.lock();
+            inner.relayed_by = client;
+            inner.relay.notify_waiters();
+        }
+    }
+
+    /// Waits until a call of another client has succeeded of something that all share.
+    pub async fn relayed(&self, client: usize) {
+        loop {
+            let relay = Arc::clone(&self.lock().relay);
+            relay.notified().await;
+            if self.lock().relayed_by != client {
+                return;
+            }
+        }
+    }
+
     /// A call has ended.
     pub fn end(&self, call: Id) {
         self.lock().calls.remove(&call);
@@ -230,6 +261,13 @@ impl Trouble {
         let follows = View { of, client, life, shown, is_left_alone };
         self.lock().views.insert(view, follows);
         Shows { trouble: self.clone(), view }
+    }
+
+    /// Returns the numbers of the clients that follow a tree or watch a znode in it.
+    pub fn readers(&self) -> Vec<usize> {
+        let inner = self.lock();
+        let reads = |view: &&View| matches!(view.of, ViewOf::Tree(..) | ViewOf::Znode);
+        inner.views.values().filter(reads).map(|view| view.client).collect()
     }
 
     /// A caller has a guard with this znode.
@@ -261,13 +299,21 @@ fn stored_permits(server: &TestServer) -> usize {
 
 impl World {
     /// Records what nobody has done for too long.
-    pub fn look_for_the_overdue(&self, patience: &mut Patience, far: &mut Far) {
+    pub fn look_for_the_overdue(
+        &self,
+        patience: &mut Patience,
+        far: &mut Far,
+        checks: &mut Checks,
+    ) {
         let moment = self.moment();
         for (what, since) in patience.look(&moment) {
             self.history.note(What::Overdue { what, since });
         }
         for (session, from, to) in far.look(&moment) {
             self.history.note(What::WasFar { session, from, to });
+        }
+        for (watcher, from, to) in checks.look(&moment) {
+            self.history.note(What::WasWaiting { watcher, from, to });
         }
     }
 
@@ -317,6 +363,29 @@ impl World {
             let session = session_of(&call.client, &call.life);
             (*id, Waiting { name: call.name, on: call.on.clone(), session })
         });
+        let calls: BTreeMap<Id, Waiting> = calls.collect();
+        let watcher = |id: Id, client: usize, session: Option<SessionId>, target| {
+            let connection = clients.get(&client)?.0.status().connection;
+            Some(Watcher { id, session: session?, connection, target })
+        };
+        let of_calls = inner.calls.iter().filter_map(|(id, call)| {
+            let target = match (call.name, call.on.as_str()) {
+                ("wait", BARRIER) => Target::At(BARRIER),
+                ("enter", MEETING) => Target::At(MEETING),
+                ("leave", MEETING) => Target::Below(MEETING),
+                _ => return None,
+            };
+            watcher(*id, call.client, calls.get(id)?.session, target)
+        });
+        let of_views = inner.views.iter().filter_map(|(id, view)| {
+            let target = match view.of {
+                ViewOf::Value => Target::At(VALUE),
+                ViewOf::Group(_) => Target::At(GROUP),
+                _ => return None,
+            };
+            watcher(*id, view.client, session_of(&view.client, &view.life), target)
+        });
+        let watchers = of_calls.chain(of_views).collect();
         let ephemerals = self.server.ephemerals();
         let mut views = Vec::new();
         for (id, view) in inner.views.iter().filter(|(_, view)| !view.is_left_alone) {
@@ -336,7 +405,9 @@ impl World {
             views,
             resized: stored_permits(&self.server),
             kept: inner.kept.clone(),
-            calls: calls.collect(),
+            calls,
+            watchers,
+            participants: self.plan.participants() as usize,
             closed_by: self.server.stat(BARRIER).map(|stat| stat.czxid.0),
             round: String::from_utf8_lossy(&round).lines().map(str::to_owned).collect(),
             items: items.iter().filter(|name| self.is_deliverable(name)).count(),
