@@ -8,6 +8,7 @@ use std::time::Duration;
 use jute_codec::{OpCode, SessionId};
 use tokio::time::Instant;
 
+use crate::judges::checks::Watcher;
 use crate::program::ends::EndKind;
 
 /// The number of a call, of a guard or of a leased item.
@@ -157,8 +158,12 @@ pub enum What {
     Validated { lock: String, path: String, token: Option<i64>, from: i64, to: i64 },
     /// A guard was held, and is not any more, in a world where nothing goes wrong.
     Wavered { lock: String, guard: Id },
+    /// An acquire has failed because the lock was lost, in a world where nothing goes wrong.
+    LostForNothing { lock: String },
     /// From then to then, a client had nothing but places far behind in queues.
     WasFar { session: SessionId, from: Duration, to: Duration },
+    /// From then to then, nothing went wrong, and somebody has waited for a watch.
+    WasWaiting { watcher: Watcher, from: Duration, to: Duration },
     /// A multi-lock was granted although one of its locks was lost by then.
     GrantedLost { locks: [&'static str; 2] },
     /// The body that ran under a guard counts as completed, although the lock is lost by now.

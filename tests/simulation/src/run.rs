@@ -17,6 +17,7 @@ use zk_testserver::{CommitRecord, RequestRecord};
 use crate::cuts::Cuts;
 use crate::draw::Draw;
 use crate::history::{Event, TraceHash, What};
+use crate::judges::checks::Checks;
 use crate::judges::far::Far;
 use crate::judges::patience::Patience;
 use crate::judges::{self, Case, Violation};
@@ -147,6 +148,9 @@ pub fn drawn(seed: u64, draw: &mut Draw, cuts: &Cuts) -> (Plan, Program) {
     if plan.blind.is_none() {
         program.settle(draw);
     }
+    if plan.has_aims {
+        plan.draw_kinds(&mut program, seed);
+    }
     if plan.is_hasty {
         program.steps *= HASTY_STEPS;
     }
@@ -180,7 +184,7 @@ async fn run_world(seed: u64, cuts: &Cuts, faults: Option<Vec<Struck>>, log: Log
     let watched = Arc::clone(&world);
     let patience = judges::liveness::patience(&world.plan);
     let mut patience = Patience::new(patience, program.shared_directories());
-    let mut far = Far::default();
+    let (mut far, mut checks) = (Far::default(), Checks::default());
     let mut heirs = Heirs::new(&world, &program);
     observers.spawn_local(async move {
         let mut round = None;
@@ -199,7 +203,7 @@ async fn run_world(seed: u64, cuts: &Cuts, faults: Option<Vec<Struck>>, log: Log
                 }
                 round = now;
             }
-            watched.look_for_the_overdue(&mut patience, &mut far);
+            watched.look_for_the_overdue(&mut patience, &mut far, &mut checks);
         }
     });
     let (afflicted, draw, cuts) = (Arc::clone(&world), draw.fork(), cuts.clone());
@@ -259,7 +263,7 @@ async fn end(run: Run, grown: i64) -> Report {
 async fn inspect(world: &World, program: &Program) {
     use crate::program::Job;
     let Ok(client) = world.observer() else { unreachable!("the options are valid") };
-    let has = |job: Job| program.clients.iter().flatten().flatten().any(|other| *other == job);
+    let has = |job: Job| program.has(job);
     let reading = async {
         if has(Job::Put) || has(Job::Take) || has(Job::Options) {
             drain(world, &client).await;

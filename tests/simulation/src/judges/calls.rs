@@ -104,6 +104,10 @@ fn judge_by(
                     violations.push(format!("a call has failed with {failure:?}: {begun}"));
                 }
             }
+            What::LostForNothing { lock } => {
+                let at = event.at;
+                violations.push(format!("{lock} was lost before its grant at {at:?}, for nothing"));
+            }
             _ => {}
         }
     }
@@ -250,6 +254,13 @@ mod tests {
         assert_eq!(count("put", None, Failure::Closed, calm), 1);
         assert_eq!(count("put", None, Failure::Lost, calm), 1);
         assert_eq!(count("put", None, Failure::Other(String::new()), calm), 1);
+    }
+
+    #[test]
+    fn a_loss_while_nothing_goes_wrong_is_seen() {
+        let count = |whats| judge_by(&history(whats), Rules::default(), |_, _, _| false).len();
+        assert_eq!(count(vec![What::LostForNothing { lock: "/a".to_owned() }]), 1);
+        assert_eq!(count(vec![What::Calm]), 0);
     }
 
     #[test]

@@ -3,9 +3,11 @@
 
 pub mod access;
 pub mod barrier;
+pub mod batches;
 pub mod blind;
 pub mod cache;
 pub mod calls;
+pub mod checks;
 pub mod cost;
 pub mod counter;
 pub mod deadlines;
@@ -25,6 +27,7 @@ pub mod offers;
 pub mod outcomes;
 pub mod owners;
 pub mod patience;
+pub mod pauses;
 pub mod presence;
 pub mod refused;
 mod replaced;
@@ -132,8 +135,11 @@ pub fn judge(case: &Case<'_>) -> Vec<Violation> {
         ("calls end as their pages say", calls::judge(events, plan, deleted)),
         ("requests are few when nothing happens", cost::judge(events, requests, program, quiet)),
         ("whoever waits far behind writes nothing", far::judge(events, requests)),
+        ("whoever waits looks for missed changes", checks::judge(events, requests, plan)),
         ("whoever waits lists only changes", blind::judge(case)),
         ("what is refused becomes rarer", refused::judge(case)),
+        ("a cache reads many znodes with few requests", batches::judge(case)),
+        ("what was refused together comes back apart", pauses::judge(requests, plan)),
         ("memory does not grow when nothing happens", memory::judge(*grown, program)),
         ("bytes are few", traffic::judge(events, traffic, plan, program, quiet)),
         ("the log is short, and warns only of trouble", logs::judge(case)),

@@ -89,16 +89,17 @@ pub fn judge_limits(events: &[Event], requests: &[RequestRecord], plan: &Plan) -
         .iter()
         .filter_map(|it| Some((it.path.as_deref()?, (it.connection, it.at))))
         .collect();
-    judge_single(events, &arrived, plan.latency)
+    judge_single(events, &arrived, |client| plan.latency_of(client))
 }
 
 fn judge_single(
     events: &[Event],
     arrived: &BTreeMap<&str, (u64, Duration)>,
-    latency: Duration,
+    latency_of: impl Fn(usize) -> Duration,
 ) -> Vec<String> {
     let broken = |event: &Event| {
         let What::Piped { creates, is_single: true } = &event.what else { return None };
+        let latency = event.who.map_or(Duration::ZERO, |who| latency_of(who.client));
         let times = creates.iter().filter_map(|(path, _)| arrived.get(path.as_str()));
         let times: Vec<_> = times.collect();
         let is_too_early = times.windows(2).any(|pair| match pair {
@@ -229,7 +230,7 @@ mod tests {
                 ("/a", (1, Duration::from_millis(5))),
                 ("/b", (connection, Duration::from_millis(ms))),
             ];
-            judge_single(&events, &arrived.into(), Duration::from_millis(10)).len()
+            judge_single(&events, &arrived.into(), |_| Duration::from_millis(10)).len()
         };
         assert_eq!((count(1, 25), count(1, 14), count(2, 14)), (0, 1, 0));
     }

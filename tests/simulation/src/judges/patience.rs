@@ -12,9 +12,10 @@ use std::time::Duration;
 
 use jute_codec::SessionId;
 
+use super::checks::Watcher;
 use super::turns::{Contender, parse};
 use crate::history::Id;
-use crate::program::barriers::{BARRIER, MEETING, PARTICIPANTS};
+use crate::program::barriers::{BARRIER, MEETING};
 use crate::program::locks::{EXCLUSIVE, PERMITS, RESIZED, WIDE, WIDE_PERMITS};
 use crate::program::queue::QUEUE;
 
@@ -49,6 +50,10 @@ pub struct Moment {
     pub views: Vec<(Id, String, SessionId)>,
     /// The number of permits of the semaphore whose number changes.
     pub resized: usize,
+    /// Who waits for a watch.
+    pub watchers: Vec<Watcher>,
+    /// How many participants meet at the double barrier.
+    pub participants: usize,
 }
 
 /// A call that has not ended.
@@ -222,7 +227,7 @@ fn meetings(moment: &Moment) -> Vec<String> {
     let mut due = Vec::new();
     if let Some((first, owner)) = outside.first()
         && inside.is_empty()
-        && outside.len() >= PARTICIPANTS as usize
+        && outside.len() >= moment.participants
         && moment.prompt.contains(owner)
     {
         due.push(format!("the round of {first}"));
@@ -266,7 +271,8 @@ mod tests {
     fn moment(ephemerals: &[(&str, SessionId)]) -> Moment {
         let owned = |(path, owner): &(&str, SessionId)| ((*path).to_owned(), *owner);
         let ephemerals = ephemerals.iter().map(owned).collect();
-        Moment { prompt: BTreeSet::from([ONE]), ephemerals, ..Moment::default() }
+        let prompt = BTreeSet::from([ONE]);
+        Moment { prompt, ephemerals, participants: 2, ..Moment::default() }
     }
 
     fn call(name: &'static str, on: &str) -> BTreeMap<Id, Waiting> {

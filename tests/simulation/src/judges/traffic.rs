@@ -12,11 +12,14 @@ use crate::program::Program;
 use crate::program::locks::{WIDE, WIDE_PERMITS};
 use crate::program::queue::QUEUE;
 use crate::world::SESSION_TIMEOUTS;
+use crate::world::kinds;
 use crate::world::plan::{FaultKind, Plan};
 
 /// How many bytes a client may send and receive in a minute in which none of its tasks runs. The
 /// shortest session timeout needs 45 pings, of 32 bytes with their replies.
 const IDLE_MAX: u64 = 1_600;
+/// That session timeout. Few worlds have a shorter one.
+const SHORTEST: Duration = Duration::from_secs(4);
 const MINUTE: Duration = Duration::from_secs(60);
 /// The bytes of a ping with its reply.
 const PING: u64 = 32;
@@ -38,6 +41,8 @@ const FAULT_MAX: u64 = 100;
 const FAULT_OF_KEEPER_MAX: u64 = 500;
 /// The bytes of a contender in a list.
 const CONTENDER: u64 = 60;
+/// The bytes of a znode of the tree that a cache reads again, with its list of children.
+const TREE_ZNODE: u64 = 200;
 /// The bytes of an item in a list, which a taker reads again if the items change meanwhile.
 const ITEM: u64 = 3 * 30;
 /// What a run may need beside its calls, in calls.
@@ -110,6 +115,9 @@ pub fn judge(
     let is_in_a_hurry = plan.focus.is_some() || plan.is_hasty;
     let call_max = if is_in_a_hurry { CALL_IN_A_HURRY_MAX } else { CALL_MAX };
     let fault_max = if plan.resumes() { FAULT_MAX } else { FAULT_OF_KEEPER_MAX * (1 + tasks) };
+    // After a gap, each cache reads the whole tree again.
+    let tree = if plan.kinds.is_wide { TREE_ZNODE * kinds::WIDE as u64 * tasks } else { 0 };
+    let fault_max = fault_max + tree;
     // When these can be removed, each waiter lists all of them again after each removal.
     let left = CONTENDER * refused * refused * tasks;
     let of_calls = call_max * (calls + CALLS_LEAST) + fault_max * faults + lists + left;
@@ -141,9 +149,15 @@ fn idle_max(plan: &Plan, client: usize) -> u64 {
     let pings = plan.lease(client).and_then(|lease| {
         SESSION_TIMEOUTS.iter().filter_map(|it| lease.ping_interval(Duration::from_secs(*it))).min()
     });
-    pings.map_or(IDLE_MAX, |interval| {
+    let shorter = plan.kinds.session.filter(|timeout| *timeout < SHORTEST);
+    let idle_max = shorter.map_or(IDLE_MAX, |timeout| {
+        // The intervals of pings are in proportion to the timeout.
+        let bytes = u128::from(IDLE_MAX) * SHORTEST.as_millis() / timeout.as_millis().max(1);
+        u64::try_from(bytes).unwrap_or(u64::MAX)
+    });
+    pings.map_or(idle_max, |interval| {
         let count = MINUTE.as_millis() / interval.as_millis().max(1);
-        IDLE_MAX.max(PING * u64::try_from(count + 1).unwrap_or(u64::MAX))
+        idle_max.max(PING * u64::try_from(count + 1).unwrap_or(u64::MAX))
     })
 }
 

@@ -6,16 +6,24 @@ use std::time::Duration;
 use jute_codec::SessionId;
 use zk_recipes::{Barrier, DoubleBarrier, Inside};
 
-use super::task::{Called, Task};
-use crate::history::{Round, What};
+use super::task::{Called, TIMEOUT_MAX, Task};
+use crate::draw::Draw;
+use crate::history::{Round, What, Who};
 use crate::world::World;
+use crate::world::kinds::WorldKind;
 
 /// The path of the barrier.
 pub const BARRIER: &str = "/barriers/gate";
 /// The directory of the double barrier.
 pub const MEETING: &str = "/meeting";
-/// How many participants meet.
+/// How many participants meet, unless the world has another number.
 pub const PARTICIPANTS: u32 = 2;
+/// How many tasks wait for others until the end, in percent of those of newer worlds.
+const PERSEVERING_PERCENT: u64 = 60;
+/// How many stay inside for long in worlds in which callers wait, in percent, and for how long: those
+/// who wait for a watch look after up to 37.5 s.
+const LONG_STAY_PERCENT: u64 = 40;
+const LONG_STAY_MS: (u64, u64) = (50_000, 90_000);
 
 /// Closes or opens the barrier, or waits until it is open.
 pub(super) async fn pass(task: &mut Task) {
@@ -76,10 +84,12 @@ async fn pulse(task: &mut Task, barrier: &Barrier, limit: Option<Duration>) {
 
 /// Enters the double barrier, stays inside for a while, and leaves.
 pub(super) async fn meet(task: &mut Task) {
-    let built = DoubleBarrier::new(&task.client, MEETING, PARTICIPANTS);
+    let built = DoubleBarrier::new(&task.client, MEETING, task.world.plan.participants());
     let Ok(meeting) = built else { unreachable!("the options are valid") };
     // Perhaps nobody else comes.
     let limit = task.long_timeout(100);
+    // After an enter that has failed, the judge cannot tell for a while whose participant appears.
+    let limit = if perseveres(task) { task.left() + TIMEOUT_MAX } else { limit };
     let (from, before) = (task.zxid(), task.client.session_id());
     let enter = meeting.enter().timeout(limit).into_future();
     let called = task.call("enter", MEETING, Some(limit), enter).await;
@@ -90,7 +100,7 @@ pub(super) async fn meet(task: &mut Task) {
     let round_then = round.clone();
     task.push(What::Entered { number, participants, round: round_then, from, to, sessions });
     present(task, &inside, before);
-    task.hold().await;
+    stay(task).await;
     present(task, &inside, before);
     if task.draw.chance(10) {
         return drop(inside);
@@ -105,6 +115,27 @@ pub(super) async fn meet(task: &mut Task) {
         let present = task.world.server.children(MEETING).unwrap_or_default();
         task.push(What::Departed { round, present });
     }
+}
+
+/// Returns whether this task waits for others until the end.
+fn perseveres(task: &Task) -> bool {
+    let Who { client, task: number } = task.who;
+    let plan = &task.world.plan;
+    let [client, number] = [client, number].map(|it| u64::try_from(it).unwrap_or(0));
+    let Some(seed) = plan.kinds.patience.filter(|_| !plan.is_of(WorldKind::Waiting)) else {
+        return false;
+    };
+    Draw::new(seed ^ (client << 8 | number)).chance(PERSEVERING_PERCENT)
+}
+
+/// Stays inside, in some worlds so long that the others look whether they have missed something.
+async fn stay(task: &mut Task) {
+    let mut aside = task.aside();
+    if task.world.plan.is_of(WorldKind::Waiting) && aside.chance(LONG_STAY_PERCENT) {
+        let duration = Duration::from_millis(aside.between(LONG_STAY_MS.0, LONG_STAY_MS.1));
+        return task.hold_for(duration).await;
+    }
+    task.hold().await;
 }
 
 /// Records whether a participant says that it has left already, and what the servers know about it.

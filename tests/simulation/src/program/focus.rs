@@ -46,6 +46,17 @@ const OF_LEASES: [FaultKind; 6] = [
     FaultKind::Restart,
 ];
 
+/// What happens in worlds of meetings.
+const OF_MEETINGS: [FaultKind; 4] =
+    [FaultKind::Expiry, FaultKind::Expiry, FaultKind::Isolate, FaultKind::Cut];
+
+/// How many of these worlds have double barriers alone, from those on that may have an aim, in percent.
+const MEETINGS_PERCENT: u64 = 8;
+/// How many of the others have a semaphore with many permits alone, in percent.
+const CROWDS_PERCENT: u64 = 5;
+/// Chosen once, so that these are unrelated to everything else.
+const AIMS_SALT: u64 = 0x3ee7;
+
 /// How many of these worlds have jobs that were added after the others, in percent.
 const NEWER_PERCENT: u64 = 45;
 /// How many of those with locks alone have leases that are as long as possible, in percent.
@@ -69,6 +80,12 @@ pub fn narrow(plan: &mut Plan, program: &mut Program, seed: u64) {
     let bound = aim.and_then(|mut aim| aim.chance(BOUND_PERCENT).then_some(aim));
     if bound.is_some() {
         jobs = vec![Job::Create];
+    let mut aims = Draw::new(seed ^ AIMS_SALT);
+    let meets = plan.has_aims && aims.chance(MEETINGS_PERCENT);
+    if meets {
+        jobs = vec![Job::Meeting];
+    } else if plan.has_aims && aims.chance(CROWDS_PERCENT) {
+        jobs = vec![Job::Crowd];
     }
     while program.clients.len() < 2 {
         program.clients.push(vec![Vec::new()]);
@@ -98,6 +115,14 @@ pub fn narrow(plan: &mut Plan, program: &mut Program, seed: u64) {
     if newer.chance(LEASES_PERCENT) && jobs.iter().all(|job| matches!(job, Job::Lock(_))) {
         rely(plan, program, &mut newer);
     }
+    if meets {
+        meet(plan, program, &mut aims);
+    }
+    if plan.has_aims && jobs == [Job::Crowd] && aims.chance(50) {
+        // All that a client asks for at one moment arrives, and is refused, at one moment.
+        plan.faults = vec![FaultKind::Cut, FaultKind::Throttle];
+        (plan.jitter, plan.service) = (Duration::ZERO, Duration::ZERO);
+    }
     if plan.has_rows {
         // Rows of one kind would be little else than that kind.
         let third = newer.pick(&FAULTS);
@@ -110,6 +135,15 @@ pub fn narrow(plan: &mut Plan, program: &mut Program, seed: u64) {
 
 fn is_possible(members: usize, kind: FaultKind) -> bool {
     members > 1 || kind != FaultKind::Partition
+}
+
+/// Lets each of some clients meet the others again and again, while sessions end: a round may have
+/// counted a participant that has died meanwhile.
+fn meet(plan: &mut Plan, program: &mut Program, draw: &mut Draw) {
+    program.clients = (0..draw.size(3, 4)).map(|_| vec![vec![Job::Meeting]]).collect();
+    plan.faults = (0..draw.size(1, 2)).map(|_| draw.pick(&OF_MEETINGS)).collect();
+    plan.faults.dedup();
+    plan.mortals = None;
 }
 
 /// Lets holders rely on leases that are as long as the servers permit, while their servers lose the
@@ -196,5 +230,22 @@ mod tests {
         let mut all = BTreeSet::from(FAULTS);
         all.extend(OF_LEASES);
         assert_eq!(kinds, all, "all of them occur");
+    }
+
+    #[test]
+    fn newer_narrow_worlds_have_meetings_and_crowds_that_are_refused() {
+        let (mut meetings, mut crowds) = (0, 0);
+        for seed in 0..200 {
+            let mut draw = Draw::new(seed);
+            let mut plan = Plan { has_aims: true, ..Plan::draw(&mut draw.fork()) };
+            let mut program = Program::draw(&mut draw.fork());
+            narrow(&mut plan, &mut program, seed);
+            let is_of_meetings = plan.faults.iter().all(|kind| OF_MEETINGS.contains(kind));
+            let has_only = |job| program.tasks().all(|jobs| jobs.iter().all(|it| *it == job));
+            meetings += u32::from(has_only(Job::Meeting) && is_of_meetings);
+            let is_refused = plan.faults == [FaultKind::Cut, FaultKind::Throttle];
+            crowds += u32::from(has_only(Job::Crowd) && is_refused && plan.jitter.is_zero());
+        }
+        assert!(meetings > 5 && crowds > 2, "{meetings} meetings, {crowds} crowds");
     }
 }

@@ -17,6 +17,9 @@ use super::task::Task;
 use super::unasked;
 use crate::history::{Share, What};
 use crate::world::World;
+use super::task::{Called, Task};
+use crate::history::{Failure, Share, What};
+use crate::world::kinds::WorldKind;
 use crate::world::registry::{Guarded, Standing};
 
 /// The number of permits of the semaphore.
@@ -26,6 +29,9 @@ pub const PERMITS: u32 = 2;
 pub const RESIZED: &str = "/permits";
 /// The number of permits that it has until somebody changes it, and the most that it ever has.
 pub const RESIZED_MAX: u32 = 3;
+
+/// How many uses of it change that number in worlds of relays, in percent.
+const RESIZED_PERCENT: u64 = 60;
 
 /// The semaphore with more permits than a waiter watches znodes for.
 pub const WIDE: &str = "/wide";
@@ -55,6 +61,8 @@ pub enum LockKind {
     Named,
 }
 
+/// How long a holder waits between two releases where holders give permits back one by one.
+const BETWEEN_RELEASES_MS: (u64, u64) = (8_000, 40_000);
 /// How long it takes at most until those who wait for the loss of a lock know that it was released.
 const UNHEARD_MAX: Duration = Duration::from_secs(1);
 /// The root of some handles, below which both fair locks are.
@@ -240,12 +248,18 @@ pub(super) async fn use_permits(task: &mut Task) {
         lock.permits(RESIZED_MAX).accept_stored_permits().watch_check(check).build()
     });
     let Ok(mut lock) = built else { unreachable!("the options are valid") };
-    if task.draw.chance(75) {
+    let is_relay = task.world.plan.kinds.is_relay;
+    let acquires = if is_relay { 100 - RESIZED_PERCENT } else { 75 };
+    if task.draw.chance(acquires) {
         let share = Share::Permit(usize::try_from(RESIZED_MAX).unwrap_or(1));
         let (acquire, attempt) = (|| lock.acquire(), || lock.try_acquire());
         return take_unfenced(task, &Use::of(RESIZED, share, GO_ON), acquire, attempt).await;
     }
-    let permits = task.draw.pick(&[1, 1, 2, RESIZED_MAX]);
+    let permits = if is_relay {
+        task.draw.pick(&[1, RESIZED_MAX])
+    } else {
+        task.draw.pick(&[1, 1, 2, RESIZED_MAX])
+    };
     let (change, from) = (task.id(), task.zxid());
     task.push(What::Resizing { change, permits, from });
     let called = task.call_within("set_permits", RESIZED, lock.set_permits(permits)).await;
@@ -260,10 +274,11 @@ pub(super) async fn crowd(task: &mut Task) {
         .and_then(|lock| lock.permits(WIDE_PERMITS).watch_check(task.check_least()).build());
     let Ok(lock) = built else { unreachable!("the options are valid") };
     let share = Share::Permit(usize::try_from(WIDE_PERMITS).unwrap_or(1));
+    let is_slow = task.world.plan.is_of(WorldKind::Crowded);
     let mut kept = Vec::new();
     for _ in 0..task.draw.size(3, 9) {
         // All may wait for each other.
-        let limit = task.draw.ms(100, 20_000);
+        let limit = if is_slow { task.long_timeout(100) } else { task.draw.ms(100, 20_000) };
         let acquire = lock.acquire().timeout(limit).into_future();
         let Some(guard) = task.call("acquire", WIDE, Some(limit), acquire).await.done() else {
             break;
@@ -281,7 +296,12 @@ pub(super) async fn crowd(task: &mut Task) {
         kept.push((task.world.trouble.keep(guard.path()), guard));
     }
     task.hold().await;
-    for (_kept, guard) in kept {
+    for (index, (_kept, guard)) in kept.into_iter().enumerate() {
+        if is_slow && index > 0 && !task.is_calm() {
+            // Somebody else can learn of each of them.
+            let pause = task.draw.ms(BETWEEN_RELEASES_MS.0, BETWEEN_RELEASES_MS.1);
+            task.hold_for(pause).await;
+        }
         task.call_within("release", WIDE, guard.release()).await;
     }
     task.world.registry.look();
@@ -345,7 +365,9 @@ async fn take_with<K: Kind>(
         let acquiring = acquire.into_future();
         ("acquire", Box::pin(async move { acquiring.await.map(Some) }))
     };
-    let Some(Some(guard)) = task.call(what, name, timeout, acquiring).await.done() else { return };
+    let called = task.call(what, name, timeout, acquiring).await;
+    tell_loss(task, name, &called);
+    let Some(Some(guard)) = called.done() else { return };
     let at = format!("{root}{}", guard.path());
     let _kept = task.world.trouble.keep(&at);
     let id = task.id();
@@ -382,6 +404,14 @@ async fn take_with<K: Kind>(
     // Whoever waits for the loss is told that there is nothing left to lose.
     if tokio::time::timeout(UNHEARD_MAX, lost).await.is_err() {
         task.push(What::Unheard { lock: name.to_owned() });
+    }
+}
+
+/// Records that a caller was told of the loss of a lock that nothing can have taken away.
+fn tell_loss<T>(task: &Task, name: &str, called: &Called<T>) {
+    let is_lost = matches!(called, Called::Failed(Failure::Lost, _));
+    if is_lost && task.stays_leased() {
+        task.push(What::LostForNothing { lock: name.to_owned() });
     }
 }
 
@@ -458,6 +488,7 @@ async fn use_both(task: &mut Task) {
         None => both.acquire(),
     };
     let called = task.call("acquire", "both", timeout, acquire.into_future()).await;
+    tell_loss(task, "both", &called);
     let Some(guard) = called.done() else { return };
     // No time has passed since then.
     if matches!(guard.state(), LockState::Lost(_)) {

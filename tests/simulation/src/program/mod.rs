@@ -12,6 +12,7 @@ pub mod identities;
 pub mod locks;
 mod named;
 pub mod newer;
+mod pace;
 pub mod queue;
 pub mod settled;
 mod streams;
@@ -309,6 +310,11 @@ impl Program {
     /// Returns the jobs of the tasks that are not left out.
     pub fn tasks(&self) -> impl Iterator<Item = &[Job]> {
         self.clients.iter().flatten().filter(|jobs| !jobs.is_empty()).map(Vec::as_slice)
+    }
+
+    /// Returns whether some task has this job.
+    pub fn has(&self, job: Job) -> bool {
+        self.clients.iter().flatten().flatten().any(|other| *other == job)
     }
 
     /// Returns whether the client of this number has a task.

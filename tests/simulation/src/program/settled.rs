@@ -22,6 +22,10 @@ pub const READ: &str = "settle_read";
 /// How often a caller changes a list long after it has read it, in percent, and how much later.
 const LATE_PERCENT: u64 = 40;
 const LATE_MS_MAX: u64 = 5_000;
+/// How many steps there are.
+pub const STEPS: u64 = 12;
+/// The step that creates the znode.
+pub const CREATE: u64 = 0;
 
 /// Does one thing.
 pub async fn settle(task: &mut Task) {
@@ -29,7 +33,10 @@ pub async fn settle(task: &mut Task) {
         unreachable!("the path is valid")
     };
     let settling = Settling { settled, timeout: task.timeout() };
-    let path = format!("{SETTLED}/{}", task.draw.between(1, 3));
+    let mut path = format!("{SETTLED}/{}", task.draw.between(1, 3));
+    if task.world.plan.kinds.settled.is_some() {
+        path = format!("{SETTLED}/1");
+    }
     // A task that keeps its handle uses its markers again.
     for _ in 0..task.draw.between(1, 4) {
         if task.is_calm() || task.life.is_ending() {
@@ -47,8 +54,12 @@ struct Settling {
 impl Settling {
     async fn step(&self, task: &mut Task, path: &str) {
         let settled = &self.settled;
-        match task.draw.between(0, 11) {
-            0 | 1 => {
+        let step = match task.world.plan.kinds.settled.clone() {
+            Some(steps) => task.draw.pick(&steps),
+            None => task.draw.between(0, STEPS - 1),
+        };
+        match step {
+            CREATE | 1 => {
                 let create = settled.create_with_parents(path, "new", CreateMode::Persistent);
                 let created = self.write(task, path, create).await;
                 tell(task, OpCode::CREATE, path, created, |it| it.stat.map(|stat| stat.czxid.0));

@@ -15,6 +15,7 @@ use crate::draw::Draw;
 use crate::history::{End, Failure, Id, Told, What, Who};
 use crate::world::World;
 use crate::world::clients::Life;
+use crate::world::kinds::WorldKind;
 use crate::world::plan::FaultKind;
 use crate::world::registry::{Guarded, Standing};
 
@@ -28,6 +29,11 @@ const LONG_MS: (u64, u64) = (5_000, 40_000);
 const IMPATIENT_MS_MAX: u64 = 100;
 /// The longest timeouts of calls that give something up, or prove something.
 const SHORT_MS: [u64; 4] = [1, 50, 1_000, 20_000];
+/// The timeouts of calls that wait in worlds in which callers wait: longer than it takes until they
+/// look whether they have missed something.
+const WAIT_MS: (u64, u64) = (60_000, 150_000);
+/// How many pauses end as soon as a call of another client has, in worlds of relays, in percent.
+const RELAYED_PERCENT: u64 = 50;
 /// The longest timeout of a call that only another call can end.
 pub const TIMEOUT_MAX: Duration = Duration::from_secs(20);
 
@@ -220,6 +226,9 @@ impl Task {
         }
         self.push(What::Ended { call, end });
         self.world.trouble.end(call);
+        if matches!(called, Called::Done(_)) {
+            self.world.trouble.succeed(self.who.client, on);
+        }
         called
     }
 
@@ -233,6 +242,9 @@ impl Task {
 
     /// Keeps something for a drawn time.
     pub async fn hold(&mut self) {
+        if let Some(duration) = self.paced_hold() {
+            return self.hold_for(duration).await;
+        }
         if self.world.plan.is_hasty {
             let longest = self.draw.pick(&HASTY_MS);
             let duration = self.draw.ms(1, longest);
@@ -294,13 +306,25 @@ impl Task {
 
     /// Does nothing for a drawn time.
     pub async fn idle(&mut self) {
+        if let Some(pause) = self.paced_idle() {
+            return self.rest(pause).await;
+        }
         let mut longest = self.draw.pick(&[10, 500, 500, 5_000, 60_000]);
         if self.world.plan.is_hasty {
             longest = longest.min(self.draw.pick(&HASTY_MS));
         }
         let pause = self.draw.ms(0, longest);
-        let left = self.world.plan.calm_at.saturating_sub(self.world.history.now());
-        self.sleep(pause.min(left)).await;
+        let pause = pause.min(self.left());
+        if self.world.plan.kinds.is_relay && self.aside().chance(RELAYED_PERCENT) {
+            let world = Arc::clone(&self.world);
+            tokio::select! {
+                biased;
+                () = self.sleep(pause) => {}
+                () = world.trouble.relayed(self.who.client) => {}
+            }
+            return;
+        }
+        self.sleep(pause).await;
     }
 
     /// Does nothing for this long, or less once the faults have stopped.
@@ -332,12 +356,21 @@ impl Task {
     /// Draws the timeout of a call that perhaps nobody ends any more. Some are long enough for all
     /// that may happen before the faults stop.
     pub fn long_timeout(&mut self, least: u64) -> Duration {
+        if self.world.plan.is_of(WorldKind::Waiting) {
+            let long = Duration::from_millis(self.draw.between(WAIT_MS.0, WAIT_MS.1));
+            return long.min(self.left() + TIMEOUT_MAX);
+        }
         let short = self.draw.ms(least, 20_000);
         if self.draw.chance(if self.is_patient { 20 } else { 60 }) {
             return short;
         }
         let left = self.world.plan.calm_at.saturating_sub(self.world.history.now());
         self.draw.ms(20_000, 120_000).min(left + TIMEOUT_MAX)
+    }
+
+    /// Returns the time until the faults stop.
+    pub fn left(&self) -> Duration {
+        self.world.plan.calm_at.saturating_sub(self.world.history.now())
     }
 
     /// Returns whether faults of this kind may happen now.
@@ -366,6 +399,13 @@ impl Task {
         let lease = self.world.plan.lease(self.who.client).unwrap_or_default();
         let is_possible = self.world.has_lease(self.who.client) && self.world.plan.resumes();
         is_possible && lease.timeout_min() <= self.client.status().timeout
+    }
+
+    /// Returns whether nothing can end the lease of the client of this task while somebody needs it.
+    pub fn stays_leased(&self) -> bool {
+        let plan = &self.world.plan;
+        let is_steady = plan.is_steady && !plan.closes_connections();
+        is_steady && self.has_lease() && !self.life.is_ending()
     }
 
     /// Returns the session that a guard of this task relies on, and its client, if that keeps a
