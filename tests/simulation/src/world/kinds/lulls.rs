@@ -17,5 +17,7 @@ pub(super) fn draw(plan: &mut Plan, program: &mut Program) {
     plan.faults.retain(|kind| !matches!(kind, FaultKind::Freeze | FaultKind::Delay));
     plan.calm_at = plan.calm_at.max(BURSTS_MAX * length(plan)).min(CALM_AT_MAX);
     program.steps *= STEPS;
+    // Callers in a hurry would make thousands of calls in the lulls, and the run would take seconds.
+    plan.is_hasty = false;
     program.is_quiet = false;
 }
