@@ -142,6 +142,9 @@ pub fn drawn(seed: u64, draw: &mut Draw, cuts: &Cuts) -> (Plan, Program) {
         plan.draw_surprises(seed);
     }
     Ends::hand_trees_over(&mut plan, &mut program, seed);
+    if plan.has_aims {
+        plan.draw_aims(&mut program, seed);
+    }
     if !plan.resumes() {
         program.avoid_what_keepers_lack();
     }

@@ -297,6 +297,21 @@ impl Program {
     pub fn waits_for_checks(&self, plan: &Plan) -> bool {
         let has_caches = self.clients.iter().flatten().flatten().any(|job| *job == Job::Cache);
         has_caches && plan.has_aims && plan.faults.contains(&FaultKind::Permission)
+    /// Gives all tasks some of these jobs. There are two clients at least, and somebody has the first
+    /// job, and somebody the last one.
+    pub fn only(&mut self, jobs: &[Job], draw: &mut Draw) {
+        while self.clients.len() < 2 {
+            self.clients.push(vec![Vec::new()]);
+        }
+        let (mut first, last) = (jobs.first().copied(), jobs.last().copied());
+        for task in self.clients.iter_mut().flatten() {
+            *task = vec![first.take().unwrap_or_else(|| draw.pick(jobs))];
+        }
+        let task = self.clients.last_mut().and_then(|tasks| tasks.last_mut());
+        if let (Some(task), Some(last)) = (task, last) {
+            *task = vec![last];
+        }
+        self.is_quiet = false;
     }
 
     /// Returns the directories in which the first contender may have to wait for something else: a

@@ -27,6 +27,8 @@ const HASTY_MS: [u64; 4] = [10, 10, 100, 2_000];
 const LONG_MS: (u64, u64) = (5_000, 40_000);
 /// The longest timeout of callers that give up again and again.
 const IMPATIENT_MS_MAX: u64 = 100;
+/// The same in a world whose callers are steadfast: longer than two checks of a watch take.
+const STEADFAST_MS: (u64, u64) = (45_000, 120_000);
 /// The longest timeouts of calls that give something up, or prove something.
 const SHORT_MS: [u64; 4] = [1, 50, 1_000, 20_000];
 /// The timeouts of calls that wait in worlds in which callers wait: longer than it takes until they
@@ -244,6 +246,9 @@ impl Task {
     pub async fn hold(&mut self) {
         if let Some(duration) = self.paced_hold() {
             return self.hold_for(duration).await;
+        if self.world.plan.aims.is_steadfast && self.draw.chance(50) {
+            let duration = self.draw.between(STEADFAST_MS.0, STEADFAST_MS.1);
+            return self.hold_for(Duration::from_millis(duration)).await;
         }
         if self.world.plan.is_hasty {
             let longest = self.draw.pick(&HASTY_MS);

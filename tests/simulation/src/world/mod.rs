@@ -1,5 +1,6 @@
 //! A world: servers, links, clients and faults, all drawn from a seed.
 
+mod aims;
 pub mod clients;
 pub mod faults;
 pub mod freeze;

@@ -9,6 +9,7 @@ use zk_recipes::Lease;
 use zk_testserver::{SequenceOverflow, ServerConfig, ServerVersion};
 
 use super::kinds::Kinds;
+use super::aims::Aims;
 use crate::draw::Draw;
 
 /// The kinds of faults that may happen in a world.
@@ -277,6 +278,8 @@ pub struct Plan {
     pub has_aims: bool,
     /// What the world has if it is of one of the kinds that have a module of their own.
     pub kinds: Kinds,
+    /// What such a world brings about on purpose.
+    pub aims: Aims,
 }
 
 impl Plan {
@@ -342,6 +345,7 @@ impl Plan {
             is_impatient: false,
             has_aims: false,
             kinds: Kinds::default(),
+            aims: Aims::default(),
         };
         plan.draw_more(&mut Draw::new(draw.seed() ^ SALT))
     }
