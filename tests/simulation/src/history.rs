@@ -147,6 +147,10 @@ pub enum What {
     HeldByClosed { lock: String, guard: Id },
     /// The caller of a guard relies on it, its session lives, and its znode is not there.
     Vanished { lock: String, guard: Id, path: String },
+    /// The caller of a guard relies on it although its znode was deleted long before.
+    Unaware { lock: String, guard: Id, path: String },
+    /// A guard is at risk for long, although its client is connected and no server refuses anything.
+    StaysAtRisk { lock: String, guard: Id },
     /// A guard says that its znode was deleted, and it is there.
     Mislaid { lock: String, guard: Id, path: String },
     /// A guard said that its lock is lost, and does not say it any more.
@@ -177,6 +181,8 @@ pub enum What {
     SaidEmpty { from: i64, to: i64, session: Option<SessionId> },
     /// A lock was released long ago, and a task that waits for its loss was not told.
     Unheard { lock: String },
+    /// A candidate leads again right after it has lost its leadership on the same connection.
+    Hurried { lock: String },
     /// A body has run although its lock was lost at that moment.
     RanLost { lock: String },
     /// Creates that were handed over together, one after the other: their paths, and how they have
@@ -255,8 +261,8 @@ pub enum What {
     Departed { round: Round, present: Vec<String> },
     /// A member of a group is about to say this about itself. Nobody else says the same.
     Said { id: String, data: String },
-    /// A presence says that this znode is its own, in this session.
-    Stands { path: String, session: SessionId, czxid: i64 },
+    /// The presence of this number says that this znode is its own, in this session.
+    Stands { presence: Id, path: String, session: SessionId, czxid: i64 },
     /// A presence was closed, and its last znode, which this transaction has created, is gone. `at`:
     /// the servers have committed this before.
     Gone { path: String, czxid: i64, at: i64 },
@@ -297,8 +303,8 @@ pub enum What {
     },
     /// All clients stop for this long, from now on.
     Suspended { duration: Duration },
-    /// An administrator has deleted this znode.
-    Deleted { path: String },
+    /// An administrator has deleted this znode, which this transaction has created.
+    Deleted { path: String, czxid: i64 },
     /// Somebody without credentials has deleted or changed this znode.
     Intruded { path: String },
     /// From now on there are no faults.

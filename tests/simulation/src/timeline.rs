@@ -241,7 +241,7 @@ impl<'a> Texts<'a> {
                 concern.has_all_of(lock).then(|| format!("== {lock} is held by {names}"))
             }
             What::Fault { number, text } => Some(format!("~~ fault {number}, {text}")),
-            What::Deleted { path } => Some(format!("~~ an administrator has deleted {path}")),
+            What::Deleted { path, .. } => Some(format!("~~ an administrator has deleted {path}")),
             What::Logged { level, message, path } => {
                 let path = path.as_deref().unwrap_or_default();
                 concern.has_all_of(path).then(|| format!("%% {level} {message} {path}"))

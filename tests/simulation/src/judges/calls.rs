@@ -171,6 +171,11 @@ impl Rules {
                     settled::READ => ErrorCode(*code) == ErrorCode::NO_NODE,
                     _ => false,
                 };
+                // A taker passes over an item with children that it cannot remove.
+                let passes_over = ["take", "take_batch", "try_take"].contains(&name);
+                if passes_over && ErrorCode(*code) == ErrorCode::NOT_EMPTY {
+                    return false;
+                }
                 (is_operation && is_answer) || is_beaten || self.are_refused || self.are_tampered
             }
             Failure::Lost if name == "downgrade" && self.is_steady => false,
@@ -350,5 +355,7 @@ mod tests {
         assert_eq!(count("ack", None, Failure::Changed, tampered), 0);
         assert_eq!(count("take", None, Failure::Lost, Rules::default()), 1);
         assert_eq!(count("take", None, Failure::Lost, tampered), 0);
+        let refused = |code: ErrorCode| count("take", None, Failure::Refused(code.0), tampered);
+        assert_eq!((refused(ErrorCode::NOT_EMPTY), refused(ErrorCode::NO_NODE)), (1, 0));
     }
 }

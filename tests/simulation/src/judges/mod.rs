@@ -118,6 +118,7 @@ pub fn judge(case: &Case<'_>) -> Vec<Violation> {
         ("whoever follows is told the truth", views::judge(events, commits)),
         ("a group shows its history to its end", group::judge(events, commits)),
         ("a presence is where it says", presence::judge(events, commits)),
+        ("a presence comes back", presence::judge_deletions(case)),
         ("nobody deletes what another one holds", owners::judge(events, commits)),
         ("a limited handle waits", outcomes::judge_limits(events, requests, plan)),
         ("a client takes the session of a Keeper", offers::judge(case)),

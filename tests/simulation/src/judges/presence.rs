@@ -1,12 +1,90 @@
 //! A presence says only of its own znodes that they are there, and one that was closed is gone.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use jute_codec::{ErrorCode, OpCode, SessionId};
-use zk_testserver::CommitRecord;
+use zk_testserver::{CommitRecord, RequestRecord};
 
+use super::Case;
+use super::liveness::patience;
 use super::lives::{Life, lives};
-use crate::history::{Event, What};
+use crate::history::{Event, Id, What};
+use crate::world::plan::FaultKind;
+
+/// How long the owner of a presence that gets no events may take to find that its znode is gone: it
+/// tests the znode every 30 s, or a quarter later.
+const TEST_MAX: Duration = Duration::from_secs(45);
+
+/// Returns which presences were not there again in time after somebody had deleted their znodes, and
+/// which did not notice it.
+pub fn judge_deletions(case: &Case<'_>) -> Vec<String> {
+    let Case { plan, program, events, requests, .. } = case;
+    let mut violations = Vec::new();
+    if plan.is_silent() {
+        let limit = TEST_MAX + patience(plan);
+        violations.extend(unnoticed(events, limit));
+    }
+    // Whatever else happens may keep a presence away.
+    let is_alone = plan.faults == [FaultKind::Deletion] && plan.resumes();
+    if is_alone && program.moves.is_none() && program.ends.is_none() {
+        let limit = plan.unapplied_max() + 2 * plan.round_trip_max();
+        violations.extend(late(events, requests, limit));
+    }
+    violations
+}
+
+/// Returns which presences say that their znodes are there, long after somebody has deleted them.
+fn unnoticed(events: &[Event], limit: Duration) -> Vec<String> {
+    let mut deleted: BTreeMap<(&str, i64), Duration> = BTreeMap::new();
+    let mut violations = Vec::new();
+    for event in events {
+        match &event.what {
+            What::Deleted { path, czxid } => drop(deleted.insert((path, *czxid), event.at)),
+            What::Stands { path, czxid, .. } => {
+                let at = deleted.get(&(path.as_str(), *czxid));
+                if let Some(at) = at.filter(|at| event.at > **at + limit) {
+                    violations.push(format!("its znode was deleted at {at:?}: {event}"));
+                }
+            }
+            _ => {}
+        }
+    }
+    violations
+}
+
+/// Returns which presences did not create their znodes again at once. `limit`: how long that may take.
+fn late(events: &[Event], requests: &[RequestRecord], limit: Duration) -> Vec<String> {
+    // Since when the presences stand, until they have said so again.
+    let mut standing: BTreeMap<Id, Option<(Duration, SessionId)>> = BTreeMap::new();
+    let mut violations = Vec::new();
+    for event in events {
+        let What::Stands { presence, path, session, .. } = &event.what else { continue };
+        let Some(first) = standing.get_mut(presence) else {
+            standing.insert(*presence, Some((event.at, *session)));
+            continue;
+        };
+        // Its owner does nothing with it between the first two times, and may write its data later.
+        let Some((since, of)) = first.take().filter(|(_, of)| of == session) else { continue };
+        let is_own = |other: &&Event| {
+            other.at > since
+                && other.at + limit < event.at
+                && matches!(&other.what, What::Deleted { path: other, .. } if other == path)
+        };
+        let Some(deleted) = events.iter().find(is_own) else { continue };
+        let until = deleted.at + limit;
+        let comes_back = requests.iter().any(|request| {
+            request.session == of
+                && request.op == OpCode::CREATE2
+                && request.path.as_deref() == Some(path)
+                && (deleted.at..=until).contains(&request.at)
+        });
+        if !comes_back {
+            violations.push(format!("{path} of {of} was deleted at {:?}, and is late", deleted.at));
+        }
+    }
+    violations
+}
 
 /// Returns how the promise was broken.
 pub fn judge(events: &[Event], commits: &[CommitRecord]) -> Vec<String> {
@@ -27,7 +105,8 @@ fn judge_owners(
     let mut violations = Vec::new();
     for event in events {
         let broken = match &event.what {
-            What::Stands { path, session, czxid } => match owners.get(&(path.as_str(), *czxid)) {
+            What::Stands { path, session, czxid, .. } => match owners.get(&(path.as_str(), *czxid))
+            {
                 None => Some("there was no such znode"),
                 Some(owner) if owner != session => Some("another session has created it"),
                 Some(_) => None,
@@ -50,8 +129,10 @@ fn judge_owners(
 
 #[cfg(test)]
 mod tests {
+    use zk_recipes::CreateMode;
+
     use super::*;
-    use crate::judges::tests::history;
+    use crate::judges::tests::{connect, history, on_server};
 
     const PATH: &str = "/group/a";
 
@@ -62,7 +143,8 @@ mod tests {
     }
 
     fn stands(session: i64, czxid: i64) -> What {
-        What::Stands { path: PATH.to_owned(), session: SessionId(session), czxid }
+        let (presence, path) = (1, PATH.to_owned());
+        What::Stands { presence, path, session: SessionId(session), czxid }
     }
 
     fn gone(czxid: i64, at: i64) -> What {
@@ -74,6 +156,44 @@ mod tests {
         assert_eq!((count(stands(1, 3)), count(stands(2, 7))), (0, 0));
         assert_eq!(count(stands(1, 7)), 1, "another session has created it");
         assert_eq!(count(stands(1, 4)), 1, "it never was");
+    }
+
+    fn deleted(czxid: i64) -> What {
+        What::Deleted { path: PATH.to_owned(), czxid }
+    }
+
+    #[test]
+    fn a_presence_that_does_not_notice_the_deletion_of_its_znode_is_seen() {
+        let count = |whats, limit| unnoticed(&history(whats), Duration::from_secs(limit)).len();
+        assert_eq!(count(vec![stands(1, 3), deleted(3), deleted(5), stands(1, 3)], 1), 1);
+        assert_eq!(count(vec![stands(1, 3), deleted(3), deleted(5), stands(1, 3)], 2), 0);
+        assert_eq!(count(vec![stands(1, 3), deleted(3), deleted(5), stands(1, 7)], 1), 0);
+    }
+
+    #[test]
+    fn a_presence_that_comes_back_late_is_seen() {
+        on_server(async |server| {
+            let client = connect(&server).await;
+            let session = client.session_id().unwrap();
+            let stands = || What::Stands { presence: 1, path: PATH.to_owned(), session, czxid: 3 };
+            let events = history(vec![stands(), deleted(3), stands(), stands()]);
+            // The deletion is in second 1.
+            let limit = Duration::from_millis(500);
+            assert_eq!(late(&events, &[], limit).len(), 1);
+            let (path, is_ephemeral) = (PATH.to_owned(), CreateMode::Ephemeral);
+            server.admin_create("/group", b"", None);
+            client.create(path, "", is_ephemeral).await.unwrap();
+            let mut requests = server.requests();
+            let at = |requests: &mut Vec<RequestRecord>, ms| {
+                for request in requests.iter_mut() {
+                    request.at = Duration::from_millis(ms);
+                }
+                late(&events, requests, limit).len()
+            };
+            assert_eq!((at(&mut requests, 1_400), at(&mut requests, 1_600)), (0, 1));
+            let two = history(vec![stands(), deleted(3)]);
+            assert_eq!(late(&two, &[], limit).len(), 0, "it may have been closed");
+        });
     }
 
     #[test]

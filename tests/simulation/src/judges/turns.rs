@@ -133,7 +133,7 @@ fn judge_missing(events: &[Event], missing: &[Missing<'_>]) -> Vec<String> {
     let mut deleted: BTreeMap<&str, Duration> = BTreeMap::new();
     for event in events {
         match &event.what {
-            What::Deleted { path } => drop(deleted.insert(path, event.at)),
+            What::Deleted { path, .. } => drop(deleted.insert(path, event.at)),
             What::Granted { lock, guard, path: Some(path), is_held: true, .. } => {
                 // The path of an exclusive lock is used again.
                 let is_unique = parse(path).is_some();
@@ -350,7 +350,7 @@ mod tests {
         };
         // The znode is deleted after one second, and the lock is granted after two seconds.
         let events = |path: &str| {
-            let deleted = What::Deleted { path: path.to_owned() };
+            let deleted = What::Deleted { path: path.to_owned(), czxid: 1 };
             history(vec![What::Calm, deleted, granted(path)])
         };
         let count = |events: &[Event], path, ms| {

@@ -135,6 +135,10 @@ fn judge_notes(
             author.is_some_and(|author| Some(*author) == own)
         };
         leases.any(|(created, _)| *created <= from || !is_own(*created))
+    // An item that is leased is not tried, and one that was given back is left alone for a while.
+    let was_leased = |note: &str, to: i64| {
+        let leases = lives.get(item_of(note).replace("/entries/", "/taken/").as_str());
+        leases.into_iter().flatten().any(|(created, _)| *created <= to)
     };
     let mut takes = Takes::default();
     let broken = |takes: &Takes, event: &Event| match &event.what {
@@ -145,9 +149,8 @@ fn judge_notes(
             Some(format!("the queue was called empty, and there is {path}: {event}"))
         }
         What::Taken { path, token, .. } => {
-            let own = format!("{path}/{NOTE}");
-            let (_, _) =
-                notes.iter().find(|(note, life)| *note == own && is_there(life, *token, *token))?;
+            let is_own = |note: &str| item_of(note) == path;
+            notes.iter().find(|(note, life)| is_own(note) && is_there(life, *token, *token))?;
             Some(format!("nobody can acknowledge this item: {event}"))
         }
         _ => None,
@@ -194,6 +197,15 @@ fn judge_multis(requests: &[RequestRecord]) -> Vec<String> {
     let met = requests.iter().filter(is_met);
     met.map(|it| format!("{} has met another pin beside {:?} at {:?}", it.session, it.path, it.at))
         .collect()
+}
+
+/// Returns the path of the item below which a note is, directly or in the place of a pin.
+fn item_of(note: &str) -> &str {
+    let item = note.strip_suffix(NOTE).map_or(note, |item| item.trim_end_matches('/'));
+    match item.rsplit_once('/') {
+        Some((above, _)) if above.contains("/entry-") => above,
+        _ => item,
+    }
 }
 
 /// Returns how the promise was broken.
@@ -327,6 +339,7 @@ mod tests {
             count(What::Taken { queue, item, path, lease: 1, token, is_held })
         };
         assert_eq!((taken(4), taken(6), taken(9)), (0, 1, 0));
+        assert_eq!(item_of("/queue/entries/entry-1/0a0b/note"), "/queue/entries/entry-1");
     }
 
     #[test]

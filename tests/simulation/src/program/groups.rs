@@ -69,22 +69,25 @@ async fn be_present(task: &mut Task, id: &str, data: String, limit: Option<Durat
     if let Some(limit) = limit {
         // A begin that keeps trying needs a timeout: another member may stay until the end.
         builder = builder.keep_trying().timeout(limit);
+    } else if task.world.plan.aims.takes_contenders && task.aside().chance(50) {
+        // Without a limit, only a test of the znode in the way tells it that this one is gone.
+        builder = builder.keep_trying();
     }
     let beginning = builder.begin(data);
     let Some(presence) = task.call("begin", &path, limit, beginning).await.done() else { return };
-    tell_presence(task, &path, &presence);
     let standing = task.id();
+    tell_presence(task, standing, &path, &presence);
     let (client, life) = (task.who.client, task.life.clone());
     task.world.trouble.begin(standing, PRESENT, &path, client, life);
     task.hold().await;
     task.world.trouble.end(standing);
-    tell_presence(task, &path, &presence);
+    tell_presence(task, standing, &path, &presence);
     if task.draw.chance(40) {
         let data = task.id().to_string();
         task.push(What::Said { id: id.to_owned(), data: data.clone() });
         let writing = presence.set_data(data);
         task.call("set_presence", &path, limit, writing).await;
-        tell_presence(task, &path, &presence);
+        tell_presence(task, standing, &path, &presence);
     }
     let PresenceState::Present { czxid, .. } = presence.state() else { return };
     if !task.draw.chance(80) {
@@ -97,10 +100,10 @@ async fn be_present(task: &mut Task, id: &str, data: String, limit: Option<Durat
 }
 
 /// Records what a presence says of itself.
-fn tell_presence(task: &Task, path: &str, presence: &Presence) {
+fn tell_presence(task: &Task, number: Id, path: &str, presence: &Presence) {
     if let PresenceState::Present { session, czxid, .. } = presence.state() {
         let (path, czxid) = (path.to_owned(), czxid.0);
-        task.push(What::Stands { path, session, czxid });
+        task.push(What::Stands { presence: number, path, session, czxid });
     }
 }
 

@@ -10,6 +10,7 @@ use jute_codec::Zxid;
 use super::{DIRECTORIES, World};
 use crate::draw::Draw;
 use crate::history::What;
+use crate::program::groups::GROUP;
 use crate::program::queue::QUEUE;
 use crate::program::values::TREE;
 
@@ -53,7 +54,8 @@ impl Strangers {
     pub(super) fn delete(&self, world: &World, draw: &mut Draw) -> String {
         let Some(path) = any_znode(world, draw) else { return "nothing is there".to_owned() };
         let mut draw = draw.clone();
-        let crowds: Vec<Vec<String>> = DIRECTORIES.iter().map(|it| children(world, it)).collect();
+        let crowds: Vec<Vec<String>> =
+            touched(world).iter().map(|it| children(world, it)).collect();
         let crowds: Vec<&Vec<String>> = crowds.iter().filter(|paths| paths.len() > 1).collect();
         if !crowds.is_empty() && draw.chance(40) {
             let mut paths = draw.pick(&crowds).clone();
@@ -69,10 +71,13 @@ impl Strangers {
 
     /// Deletes a znode. Returns whether it was there and had no children.
     pub fn delete_path(&self, world: &World, path: &str) -> bool {
+        // The deletion does this first.
+        world.server.do_what_is_due();
+        let czxid = world.server.stat(path).map_or(0, |stat| stat.czxid.0);
         let is_deleted = world.server.admin_delete(path);
         if is_deleted {
             self.deleted.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned());
-            world.history.note(What::Deleted { path: path.to_owned() });
+            world.history.note(What::Deleted { path: path.to_owned(), czxid });
         }
         is_deleted
     }
@@ -150,6 +155,16 @@ impl Strangers {
         "nobody came".to_owned()
     }
 
+    /// Creates a znode below an item that has the name of a pin, and one below that, so that no taker can
+    /// remove it. Returns the path of the latter.
+    fn create_false_pin(&self, world: &World, item: &str, draw: &mut Draw) -> String {
+        let pin = format!("{item}/{:016x}{:016x}", draw.seed(), draw.seed());
+        world.server.admin_create(&pin, b"", None);
+        let mut created = self.created.lock().unwrap_or_else(PoisonError::into_inner);
+        created.insert(pin.clone());
+        format!("{pin}/{NOTE}")
+    }
+
     fn admin_created(&self, path: &str) -> bool {
         self.created.lock().unwrap_or_else(PoisonError::into_inner).contains(path)
     }
@@ -162,12 +177,17 @@ impl Strangers {
         if aside.chance(30)
             && let Some(item) = any_item(world, &mut aside)
         {
-            let path = format!("{item}/{NOTE}");
+            let mut path = format!("{item}/{NOTE}");
+            if world.plan.has_aims && aside.chance(40) {
+                path = self.create_false_pin(world, &item, &mut aside);
+            }
             world.server.admin_create(&path, b"not yours", None);
             self.created.lock().unwrap_or_else(PoisonError::into_inner).insert(path.clone());
             return path;
         }
-        let directory = draw.pick(&DIRECTORIES);
+        let Some(directory) = any_directory(world, draw, &DIRECTORIES) else {
+            return "nothing is there".to_owned();
+        };
         let name = draw.pick(&["config", "README", "x-0000000001", "lock-", "0000000000"]);
         let path = format!("{directory}/{name}");
         if world.server.stat(directory).is_none() || world.server.stat(&path).is_some() {
@@ -187,6 +207,25 @@ fn children(world: &World, directory: &str) -> Vec<String> {
     paths
 }
 
+/// Returns the directories of the recipes that strangers touch.
+pub(super) fn touched(world: &World) -> Vec<&'static str> {
+    let mut directories = DIRECTORIES.to_vec();
+    if world.plan.aims.touches_groups {
+        directories.push(GROUP);
+    }
+    directories
+}
+
+/// Returns one of these directories. In a world of one recipe, nearly all of them are missing, so
+/// newer seeds draw from those that exist.
+fn any_directory<'a>(world: &World, draw: &mut Draw, directories: &[&'a str]) -> Option<&'a str> {
+    let mut those = directories.to_vec();
+    if world.plan.has_aims {
+        those.retain(|path| world.server.stat(path).is_some());
+    }
+    (!those.is_empty()).then(|| draw.pick(&those))
+}
+
 /// Returns the path of an item of the work queue that has no children.
 fn any_item(world: &World, draw: &mut Draw) -> Option<String> {
     let mut items = children(world, &format!("{QUEUE}/entries"));
@@ -198,7 +237,16 @@ fn any_item(world: &World, draw: &mut Draw) -> Option<String> {
 
 /// Returns the path of a znode in a directory of a recipe, with the directories of its own.
 pub(super) fn any_znode(world: &World, draw: &mut Draw) -> Option<String> {
-    let mut path = draw.pick(&DIRECTORIES).to_owned();
+    any_znode_below(world, draw, &touched(world))
+}
+
+/// Returns the path of a znode in one of these directories, or of the directory.
+pub(super) fn any_znode_below(
+    world: &World,
+    draw: &mut Draw,
+    directories: &[&str],
+) -> Option<String> {
+    let mut path = any_directory(world, draw, directories)?.to_owned();
     world.server.stat(&path)?;
     while draw.chance(80) {
         let names = world.server.children(&path).unwrap_or_default();
