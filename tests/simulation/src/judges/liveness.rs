@@ -51,6 +51,13 @@ pub fn judge(events: &[Event]) -> Vec<String> {
             "{lock} at {:?}: guard {guard} is not held any more, and nothing goes wrong",
             event.at
         )),
+        What::Unaware { lock, guard, path } => Some(format!(
+            "{lock} at {:?}: guard {guard} is relied on, and {path} was deleted long before",
+            event.at
+        )),
+        What::StaysAtRisk { lock, guard } => {
+            Some(format!("{lock} at {:?}: guard {guard} has been at risk for long", event.at))
+        }
         What::Unheard { lock } => {
             Some(format!("{lock} was released before {:?}, and a waiter was not told", event.at))
         }
@@ -88,5 +95,10 @@ mod tests {
     fn a_guard_that_is_not_held_any_more_though_nothing_goes_wrong_is_seen() {
         let wavered = What::Wavered { lock: "/a".to_owned(), guard: 1 };
         assert_eq!(judge(&history(vec![wavered])).len(), 1);
+        let (lock, path) = ("/a".to_owned(), "/a/x-lock-0000000001".to_owned());
+        let unaware = What::Unaware { lock, guard: 1, path };
+        assert_eq!(judge(&history(vec![unaware])).len(), 1);
+        let at_risk = What::StaysAtRisk { lock: "/a".to_owned(), guard: 1 };
+        assert_eq!(judge(&history(vec![at_risk])).len(), 1);
     }
 }

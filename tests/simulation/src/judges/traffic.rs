@@ -25,6 +25,8 @@ const MINUTE: Duration = Duration::from_secs(60);
 const PING: u64 = 32;
 /// The bytes of a write that renews a lease, with its reply.
 const RENEWAL: u64 = 140;
+/// How often a client with the shortest session writes while it has a lock.
+const USUAL_RENEWAL: Duration = Duration::from_millis(200);
 /// How many there may be for each call, with all that waits, renewals and reconnects need. The most
 /// in the seeds 1 to 1,000 is 2,900.
 const CALL_MAX: u64 = 4_000;
@@ -110,7 +112,8 @@ pub fn judge(
     let pings = idle_max * (to / 60 + 1);
     let total = sum(0..to);
     // Whoever keeps a lock for long renews its lease again and again, and all do while one is isolated.
-    let is_patient = program.is_patient || plan.faults.contains(&FaultKind::Isolate);
+    let is_patient =
+        program.is_patient || plan.faults.contains(&FaultKind::Isolate) || lingers(plan);
     let renewals = if is_patient { renewals(plan, program) } else { 0 };
     let is_in_a_hurry = plan.focus.is_some() || plan.is_hasty;
     let call_max = if is_in_a_hurry { CALL_IN_A_HURRY_MAX } else { CALL_MAX };
@@ -134,11 +137,18 @@ pub fn judge(
     violations
 }
 
+/// Returns whether holders keep their locks for long, although the program does not say so.
+fn lingers(plan: &Plan) -> bool {
+    let is_doomed = plan.has_aims && plan.faults.contains(&FaultKind::Permission);
+    plan.aims.is_steadfast || is_doomed
+}
+
 /// Returns how often the clients may write to keep their leases before they finish what they have
 /// begun.
 fn renewals(plan: &Plan, program: &Program) -> u64 {
     let clients = (0..program.clients.len()).filter(|client| program.uses(*client));
-    let intervals = clients.filter_map(|client| plan.renewals(client));
+    let usual = lingers(plan).then_some(USUAL_RENEWAL);
+    let intervals = clients.filter_map(|client| plan.renewals(client).or(usual));
     let counts = intervals.map(|it| plan.calm_at.as_millis() / it.as_millis().max(1));
     u64::try_from(counts.sum::<u128>()).unwrap_or(u64::MAX)
 }

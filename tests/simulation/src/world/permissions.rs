@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use jute_codec::{Acl, Permissions, Zxid};
 
-use super::strangers::any_znode;
+use super::strangers::{any_znode, any_znode_below, touched};
 use super::trouble::FORBIDDEN;
 use super::{DIRECTORIES, World};
 use crate::draw::Draw;
+use crate::judges::turns::parse;
 use crate::program::barriers::{BARRIER, MEETING};
 use crate::program::groups::GROUP;
 use crate::program::locks::{EXCLUSIVE, RESIZED, ROOT, WIDE};
@@ -33,9 +34,23 @@ pub const OTHERS: [&str; 13] = [
     FOREST,
 ];
 
+/// How long permissions are taken in milliseconds at most if they are back before anybody has checked
+/// for missed watches, which happens every 30 s.
+const SOON: u64 = 25_000;
+/// How many strikes of newer seeds delete a contender that its holder may not read, in percent.
+const DOOMED_PERCENT: u64 = 15;
+/// For how long its holder may not read it: longer than two checks of the holder take.
+const UNAWARE: Duration = Duration::from_secs(75);
+/// On how many children of a directory permissions are taken together with those on it.
+const CHILDREN_MAX: usize = 20;
+
 /// The permissions that everybody lacks for a while.
 #[derive(Debug, Default)]
-pub struct Withdrawn(Mutex<BTreeMap<String, Original>>);
+pub struct Withdrawn {
+    lists: Mutex<BTreeMap<String, Original>>,
+    /// The contenders that are deleted at these times, while their holders may not read them.
+    doomed: Mutex<Vec<(Duration, String, Zxid)>>,
+}
 
 /// The access control list of a znode before somebody took permissions away.
 #[derive(Debug)]
@@ -47,35 +62,80 @@ struct Original {
 }
 
 impl Withdrawn {
-    /// Takes permissions on a znode from everybody.
+    /// Takes permissions on a znode, or on several, from everybody.
     pub(super) fn take(&self, world: &World, draw: &mut Draw) -> String {
         // The change does this first.
         world.server.do_what_is_due();
-        let path =
-            if draw.chance(25) { any_znode(world, draw) } else { any_directory(world, draw) };
-        let permissions = draw_permissions(draw);
-        let longest = draw.pick(&[1_000, 10_000, 60_000, 120_000]);
-        let duration = draw.ms(100, longest);
-        let Some(path) = path else { return "nothing is there".to_owned() };
-        let (Some(stat), Some(acl)) = (world.server.stat(&path), world.server.acl(&path)) else {
-            return format!("{path} is not there");
-        };
+        if world.plan.has_aims && draw.aside().chance(DOOMED_PERCENT) {
+            return self.doom(world, draw);
+        }
+        let strike =
+            if world.plan.has_aims { aimed_strike(world, draw) } else { any_strike(world, draw) };
+        let Strike { mut paths, permissions, duration } = strike;
+        if paths.is_empty() {
+            return "nothing is there".to_owned();
+        }
         let until = world.history.now() + duration;
+        let all = paths.join(", ");
+        paths.retain(|path| self.take_one(world, path, permissions, until));
+        if paths.is_empty() {
+            return format!("{all}, already or refused");
+        }
+        // All permissions are back once the faults stop.
+        let left = world.plan.calm_at.saturating_sub(world.history.now());
+        world.disturb(duration.min(left) + FORBIDDEN);
+        format!("{permissions:?} on {} for {duration:?}", paths.join(", "))
+    }
+
+    /// Takes READ on the znode of a contender, and deletes it a while later.
+    fn doom(&self, world: &World, draw: &mut Draw) -> String {
+        let mut contenders = world.server.ephemerals();
+        let touched = touched(world);
+        contenders.retain(|(path, _)| touched.iter().any(|it| path.starts_with(it)));
+        let paths: Vec<&str> = contenders.iter().map(|(path, _)| path.as_str()).collect();
+        if paths.is_empty() {
+            return "nobody is there".to_owned();
+        }
+        let path = draw.pick(&paths);
+        let Some(stat) = world.server.stat(path) else { return "nobody is there".to_owned() };
+        let now = world.history.now();
+        let (after, until) = (draw.ms(1, 10_000), now + UNAWARE);
+        if !self.take_one(world, path, Permissions::READ, until) {
+            return format!("{path}, already or refused");
+        }
+        // The holder goes on, and has to find out by itself.
+        world.trouble.linger_until(until);
+        world.disturb(after + FORBIDDEN);
+        let doomed = (now + after, path.to_owned(), stat.czxid);
+        self.doomed.lock().unwrap_or_else(PoisonError::into_inner).push(doomed);
+        format!("READ on {path} for {UNAWARE:?}, and it is deleted after {after:?}")
+    }
+
+    /// Takes permissions on a znode. Returns whether nobody has done that before, and it is there.
+    fn take_one(
+        &self,
+        world: &World,
+        path: &str,
+        permissions: Permissions,
+        until: Duration,
+    ) -> bool {
+        let (Some(stat), Some(acl)) = (world.server.stat(path), world.server.acl(path)) else {
+            return false;
+        };
         let original = Original { acl: acl.clone(), czxid: stat.czxid, until };
         let mut all = self.lock();
-        if all.get(&path).is_some_and(|earlier| earlier.czxid == stat.czxid) {
-            return format!("{path}, already");
+        if all.get(path).is_some_and(|earlier| earlier.czxid == stat.czxid) {
+            return false;
         }
         let acl = acl.into_iter().map(|mut entry| {
             entry.perms = Permissions(entry.perms.0 & !permissions.0);
             entry
         });
-        if !world.server.admin_set_acl(&path, acl.collect()) {
-            return format!("{path}, refused");
+        let is_taken = world.server.admin_set_acl(path, acl.collect());
+        if is_taken {
+            all.insert(path.to_owned(), original);
         }
-        all.insert(path.clone(), original);
-        world.disturb(duration + FORBIDDEN);
-        format!("{permissions:?} on {path} for {duration:?}")
+        is_taken
     }
 
     /// Gives back what was taken for long enough.
@@ -87,16 +147,23 @@ impl Withdrawn {
         *all = rest;
         drop(all);
         restore(world, due);
+        let mut doomed = self.doomed.lock().unwrap_or_else(PoisonError::into_inner);
+        for (_, path, czxid) in doomed.extract_if(.., |(at, ..)| *at <= now) {
+            if world.server.stat(&path).is_some_and(|stat| stat.czxid == czxid) {
+                world.strangers.delete_path(world, &path);
+            }
+        }
     }
 
     /// Gives back everything.
     pub(super) fn give_back(&self, world: &World) {
+        self.doomed.lock().unwrap_or_else(PoisonError::into_inner).clear();
         let all = std::mem::take(&mut *self.lock());
         restore(world, all);
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Original>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.lists.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -111,6 +178,75 @@ fn restore(world: &World, originals: BTreeMap<String, Original>) {
             debug_assert!(is_restored, "the list was there before");
         }
     }
+}
+
+/// What is taken, where, and for how long.
+struct Strike {
+    paths: Vec<String>,
+    permissions: Permissions,
+    duration: Duration,
+}
+
+fn any_strike(world: &World, draw: &mut Draw) -> Strike {
+    let path = if draw.chance(25) { any_znode_of(world, draw) } else { any_directory(world, draw) };
+    let permissions = draw_permissions(draw);
+    let longest = draw.pick(&[1_000, 10_000, 60_000, 120_000]);
+    Strike { paths: path.into_iter().collect(), permissions, duration: draw.ms(100, longest) }
+}
+
+/// Draws a strike that users of a recipe may miss something by.
+fn aimed_strike(world: &World, draw: &mut Draw) -> Strike {
+    let mut aside = draw.aside();
+    let mut strike = any_strike(world, draw);
+    if world.plan.aims.takes_contenders
+        && aside.chance(60)
+        && let Some(path) = any_contender(world, &mut aside)
+    {
+        let (read, delete) = (Permissions::READ, Permissions::DELETE);
+        strike.paths = vec![path];
+        strike.permissions = aside.pick(&[read, read, read, read | delete]);
+        if aside.chance(70) {
+            strike.duration = aside.ms(20_000, 120_000);
+        }
+        return strike;
+    }
+    if aside.chance(50) {
+        strike.duration = aside.ms(100, SOON);
+    }
+    if aside.chance(25)
+        && let [directory] = &strike.paths[..]
+    {
+        let names = world.server.children(directory).unwrap_or_default();
+        let below = names.iter().take(CHILDREN_MAX).map(|name| format!("{directory}/{name}"));
+        strike.paths.extend(below.collect::<Vec<_>>());
+    }
+    strike
+}
+
+/// Returns the path of a contender that others are behind, or of a member of the group.
+fn any_contender(world: &World, draw: &mut Draw) -> Option<String> {
+    let ephemerals = world.server.ephemerals();
+    let number = |path: &str| parse(path).map(|(of, contender)| (of.to_owned(), contender.number));
+    let mut last: BTreeMap<String, u32> = BTreeMap::new();
+    for (directory, number) in ephemerals.iter().filter_map(|(path, _)| number(path)) {
+        let last = last.entry(directory).or_default();
+        *last = number.max(*last);
+    }
+    let mut paths: Vec<&String> = ephemerals.iter().map(|(path, _)| path).collect();
+    paths.retain(|path| match number(path) {
+        Some((directory, number)) => last.get(&directory).is_some_and(|last| number < *last),
+        None => path.starts_with(GROUP),
+    });
+    (!paths.is_empty()).then(|| draw.pick(&paths).clone())
+}
+
+/// Returns the path of a znode of any recipe. Older seeds know only those in [`DIRECTORIES`].
+fn any_znode_of(world: &World, draw: &mut Draw) -> Option<String> {
+    if !world.plan.has_aims {
+        return any_znode(world, draw);
+    }
+    let all: Vec<&str> = DIRECTORIES.into_iter().chain(OTHERS).collect();
+    any_znode_below(world, draw, &all)
 }
 
 fn any_directory(world: &World, draw: &mut Draw) -> Option<String> {
@@ -163,7 +299,8 @@ mod tests {
         assert_eq!(have(PERMISSIONS_FROM - 100), 0, "the older ones have none");
         assert!(have(PERMISSIONS_FROM) > 10);
         let strikes = sample::strikes(FaultKind::Permission);
-        let taken = strikes.iter().filter(|text| text.contains(" for ")).count();
+        let taken = strikes.iter().filter(|text| text.contains(" for "));
+        let taken: usize = taken.map(|text| text.split(", ").count()).sum();
         assert!(taken > 5, "{taken}");
         let newest = sample::newest();
         let changes = newest.iter().flat_map(|report| &report.commits).filter(|commit| {

@@ -6,13 +6,14 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use jute_codec::SessionId;
-use zk_recipes::{Client, LockState, LostReason};
-use zk_testserver::TestServer;
+use jute_codec::{ErrorCode, SessionId};
+use zk_recipes::{Client, LockState, LostReason, SessionState};
+use zk_testserver::{Outcome, RequestRecord, TestServer};
 
 use super::clients::Life;
 use super::plan::Plan;
 use crate::history::{History, Id, Share, What};
+use crate::judges::liveness::patience;
 
 /// Says how a guard stands, or `None` if its caller has given it up.
 type Asks = Box<dyn Fn() -> Option<Standing> + Send>;
@@ -51,6 +52,38 @@ pub struct Guarded<'a> {
     pub is_lost_at_risk: bool,
 }
 
+/// How long a holder that gets no events may take to find that its znode is gone: it tests the znode
+/// every 30 s, or a quarter later.
+const TEST_MAX: Duration = Duration::from_secs(45);
+
+/// How long a holder that is connected may be at risk while no server refuses anything: it repeats its
+/// proof as often.
+const AT_RISK_MAX: Duration = Duration::from_secs(50);
+/// For how long a refusal may be the reason why it is.
+const REFUSED: Duration = Duration::from_secs(45);
+
+/// Since when a znode has not been there, although its session lives, and on which connection its
+/// owner could have found out.
+#[derive(Clone, Copy, Debug, Default)]
+struct Missing(Option<(Duration, u64)>);
+
+impl Missing {
+    /// Looks at a moment. Returns whether the owner should have found out for longer than this.
+    fn look(&mut self, now: Duration, connection: Option<u64>, limit: Duration) -> bool {
+        let Some(connection) = connection else {
+            self.0 = None;
+            return false;
+        };
+        match self.0 {
+            Some((since, on)) if on == connection => now - since > limit,
+            _ => {
+                self.0 = Some((now, connection));
+                false
+            }
+        }
+    }
+}
+
 /// What keeps guards held.
 #[derive(Clone, Copy, Debug)]
 struct Steadiness {
@@ -77,6 +110,11 @@ struct Shyness {
     interval: Duration,
     /// When they are asked again.
     next: Arc<Mutex<Duration>>,
+/// How long these may last, if anything is said about them.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    unaware: Option<Duration>,
+    at_risk: Option<Duration>,
 }
 
 /// The guards of all locks and the leases of all items, by the name of what they exclude others
@@ -87,6 +125,10 @@ pub struct Registry {
     server: TestServer,
     steadiness: Steadiness,
     shyness: Option<Shyness>,
+    /// How long a holder may rely on a lock whose znode is gone, if anything is said about it.
+    unaware_max: Option<Duration>,
+    /// How long a guard may be at risk, if anything is said about it.
+    at_risk_max: Option<Duration>,
     inner: Arc<Mutex<BTreeMap<String, Lock>>>,
 }
 
@@ -113,6 +155,10 @@ struct Entry {
     unasked: Option<(Client, Life)>,
     /// A deadline of the client has passed since the guard was asked last.
     has_lapsed: bool,
+    /// The same, until it was told that the holder did not notice the deletion.
+    noticed: Option<(String, Option<i64>, SessionId)>,
+    missing: Missing,
+    at_risk: Missing,
     is_lost_at_risk: bool,
     was_held: bool,
     said_held: bool,
@@ -138,6 +184,11 @@ impl Registry {
     /// Returns whether callers leave their guards alone, so that they are asked rarely.
     pub fn is_shy(&self) -> bool {
         self.shyness.is_some()
+        // Any other fault may keep the holder from testing its znode.
+        let unaware_max = plan.is_silent().then(|| TEST_MAX + patience(plan));
+        let slack = 4 * plan.round_trip_max() + plan.unapplied_max();
+        let at_risk_max = plan.only_refuses().then(|| AT_RISK_MAX + slack);
+        Self { history, server, steadiness, unaware_max, at_risk_max, inner: Arc::default() }
     }
 
     /// Adds a guard, and records which guards of its lock are held now.
@@ -163,6 +214,9 @@ impl Registry {
             client,
             life: Some(life),
             must_stay,
+            noticed: znode.clone().filter(|_| self.unaware_max.is_some()),
+            missing: Missing::default(),
+            at_risk: Missing::default(),
             znode,
             unasked,
             has_lapsed: false,
@@ -173,6 +227,7 @@ impl Registry {
             asks: Box::new(asks),
         });
         entry.look(&self.history, lock, &self.server, !self.is_shy());
+        entry.look(&self.history, lock, &self.server, self.limits());
     }
 
     /// Records for all locks which of their guards are held now, unless they are asked rarely.
@@ -197,7 +252,12 @@ impl Registry {
     fn look_at_all(&self, asks: bool) {
         for (name, lock) in &mut *self.lock() {
             lock.look(&self.history, name, &self.server, asks);
+            lock.look(&self.history, name, &self.server, self.limits());
         }
+    }
+
+    fn limits(&self) -> Limits {
+        Limits { unaware: self.unaware_max, at_risk: self.at_risk_max }
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Lock>> {
@@ -252,9 +312,68 @@ impl Entry {
     }
 }
 
+impl Entry {
+    /// Looks whether the guard is at risk for long without a reason.
+    fn check_risk(
+        &mut self,
+        history: &History,
+        name: &str,
+        state: LockState,
+        server: &TestServer,
+        limit: Option<Duration>,
+    ) {
+        let (Some(limit), Some(session), Some(client)) = (limit, self.session, &self.client) else {
+            return;
+        };
+        let status = client.status();
+        let is_connected = status.state == SessionState::Connected;
+        let connection = (state == LockState::AtRisk && is_connected).then_some(status.connection);
+        let now = history.now();
+        if !self.at_risk.look(now, connection, limit) {
+            return;
+        }
+        let is_refused = |request: &RequestRecord| {
+            let forbidden = Outcome::Applied(ErrorCode::NO_AUTH);
+            let is_denied = matches!(request.outcome, Outcome::Refused(_));
+            request.session == session
+                && request.at + REFUSED > now
+                && (is_denied || request.outcome == forbidden)
+        };
+        self.at_risk = Missing::default();
+        if !server.requests().iter().any(is_refused) {
+            history.note(What::StaysAtRisk { lock: name.to_owned(), guard: self.guard });
+        }
+    }
+
+    /// Looks whether the caller relies on a lock whose znode is gone, and its client could know that.
+    fn check_awareness(
+        &mut self,
+        history: &History,
+        name: &str,
+        (server, sessions): (&TestServer, &[SessionId]),
+        limit: Option<Duration>,
+    ) {
+        let Some(limit) = limit else { return };
+        let Some((path, czxid, session)) = &self.noticed else { return };
+        let found = server.stat(path).map(|stat| stat.czxid.0);
+        let is_own = found.is_some() && czxid.is_none_or(|it| found == Some(it));
+        let status = self.client.as_ref().map(Client::status);
+        let connected = status.filter(|status| {
+            !is_own && sessions.contains(session) && status.state == SessionState::Connected
+        });
+        let connection = connected.map(|status| status.connection);
+        if self.missing.look(history.now(), connection, limit) {
+            let (lock, path) = (name.to_owned(), path.clone());
+            history.note(What::Unaware { lock, guard: self.guard, path });
+            self.noticed = None;
+        }
+    }
+}
+
 impl Lock {
     /// Without `asks`, it looks only at guards that need not be asked rarely.
     fn look(&mut self, history: &History, name: &str, server: &TestServer, asks: bool) {
+    fn look(&mut self, history: &History, name: &str, server: &TestServer, limits: Limits) {
         let mut held = Vec::new();
         if self.guards.is_empty() && self.last.is_empty() {
             return;
@@ -270,6 +389,10 @@ impl Lock {
             if let Some(standing) = standing {
                 entry.look(history, name, standing);
                 entry.check_loss(history, name, standing, server);
+                if standing.is_relied_on {
+                    entry.check_awareness(history, name, (server, &sessions), limits.unaware);
+                }
+                entry.check_risk(history, name, standing.state, server, limits.at_risk);
             }
             let Entry { guard, share, session, client, life, must_stay, znode, was_held, .. } =
                 entry;
@@ -359,6 +482,20 @@ mod tests {
         assert_eq!(revoked(true, &[LockState::Held, LockState::Held]), 1);
         assert_eq!(revoked(true, &[LockState::AtRisk]), 1);
         assert_eq!(revoked(true, &[lost, lost]), 0);
+    }
+
+    #[test]
+    fn an_owner_has_to_find_out_on_one_connection() {
+        let limit = Duration::from_secs(45);
+        let look = |looks: &[(u64, Option<u64>)]| {
+            let mut missing = Missing::default();
+            let looks = looks.iter();
+            let looks = looks.map(|(at, on)| missing.look(Duration::from_secs(*at), *on, limit));
+            looks.filter(|is_late| *is_late).count()
+        };
+        assert_eq!(look(&[(0, Some(1)), (45, Some(1)), (46, Some(1))]), 1);
+        assert_eq!(look(&[(0, Some(1)), (40, Some(2)), (80, Some(2))]), 0, "it is another one");
+        assert_eq!(look(&[(0, Some(1)), (10, None), (20, Some(1)), (60, Some(1))]), 0);
     }
 
     #[test]
