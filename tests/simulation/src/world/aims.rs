@@ -25,6 +25,10 @@ const KEEPER_PERCENT: u64 = 3;
 const KEEPER_PAUSES_PERCENT: u64 = 60;
 /// How many of the worlds of Keepers with pauses have nothing but a queue, in percent.
 const KEEPER_QUEUE_PERCENT: u64 = 50;
+/// How many worlds have an administrator who waylays calls, in percent, and how many of those with
+/// nothing but a queue, whose acknowledgements rely on most.
+const WAYLAY_PERCENT: u64 = 8;
+const NARROW_WAYLAY_PERCENT: u64 = 40;
 /// In how many worlds holders keep what they have for long, in percent, and when the faults stop there
 /// in milliseconds: there is time for one or two of them.
 const STEADFAST_PERCENT: u64 = 15;
@@ -72,6 +76,19 @@ impl Plan {
         }
         self.draw_steadfastness(program, &mut draw.fork());
         self.draw_keepers(program, &mut keepers);
+        self.draw_waylaying(program, &mut draw.fork());
+    }
+
+    fn draw_waylaying(&mut self, program: &Program, draw: &mut Draw) {
+        let is_of_queues = |job: &Job| matches!(job, Job::Put | Job::Take | Job::Options);
+        let is_narrow = self.focus.is_some() && program.tasks().flatten().any(is_of_queues);
+        let percent = if is_narrow { NARROW_WAYLAY_PERCENT } else { WAYLAY_PERCENT };
+        // Deletions would hide what clients may not read.
+        if draw.chance(percent) && self.blind.is_none() && !self.is_silent() {
+            self.faults.push(FaultKind::Waylay);
+            // Otherwise nothing can happen between a request and what follows it.
+            self.latency = self.latency.max(Duration::from_millis(2));
+        }
     }
 
     /// Returns whether nothing goes wrong but that permissions change.

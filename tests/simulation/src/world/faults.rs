@@ -12,6 +12,7 @@ use super::lulls;
 use super::plan::FaultKind;
 use super::rows;
 use super::surprises;
+use super::waylay;
 use crate::cuts::Cuts;
 use crate::draw::Draw;
 use crate::history::What;
@@ -35,6 +36,17 @@ pub(super) const OPS: [Option<OpCode>; 10] = [
     Some(OpCode::GET_DATA),
     Some(OpCode::SYNC),
 ];
+
+/// Kinds of requests that are rarer, at which faults of newer seeds strike too.
+const RARE_OPS: [OpCode; 3] = [OpCode::SET_ACL, OpCode::CREATE_CONTAINER, OpCode::EXISTS];
+/// How many faults of newer seeds strike these, in percent.
+const RARE_PERCENT: u64 = 20;
+
+/// How often a server refuses a request, and each repetition, until its connection ends. A recipe
+/// gives up after fewer refusals.
+const REFUSALS_IN_TURN: usize = 9;
+/// How long a stop waits for the begin of a call.
+const BEGIN_MAX: Duration = Duration::from_secs(5);
 
 /// The requests with which a cache reads.
 const READS: [OpCode; 3] = [OpCode::GET_DATA, OpCode::GET_CHILDREN2, OpCode::MULTI_READ];
@@ -130,12 +142,13 @@ pub(super) async fn strike(world: &World, number: u64, kind: FaultKind, draw: &m
             world.suspend(duration);
             "the clients go on".to_owned()
         }
-        FaultKind::Stop => stop(world, draw, left),
+        FaultKind::Stop => stop(world, draw, left).await,
         FaultKind::Expiry => expire(world, draw),
         FaultKind::Ambush => world.strangers.ambush(world, draw, left).await,
         FaultKind::Intruder => world.strangers.intrude(world, draw).await,
         FaultKind::Row => rows::strike(world, draw, left).await,
         FaultKind::Surprise => surprises::strike(world, draw, left).await,
+        FaultKind::Waylay => waylay::strike(world, draw, left).await,
         kind => inflict(world, draw, kind),
     };
     world.history.note(What::Fault { number, text: format!("{kind:?}: {text}") });
@@ -286,7 +299,8 @@ fn inflict(world: &World, draw: &mut Draw, kind: FaultKind) -> String {
         | FaultKind::Row
         | FaultKind::Stop
         | FaultKind::Surprise
-        | FaultKind::Suspension => unreachable!("these have other arguments"),
+        | FaultKind::Suspension
+        | FaultKind::Waylay => unreachable!("these have other arguments"),
     }
 }
 
@@ -309,14 +323,42 @@ fn move_reader(world: &World, draw: &mut Draw, trap: &mut Trap) {
 }
 
 /// Stops the callers of a client, and in most cases its links.
-fn stop(world: &World, draw: &mut Draw, longest: Duration) -> String {
-    let (client, duration) = (any_client(world, draw), outage(draw).min(longest));
+async fn stop(world: &World, draw: &mut Draw, longest: Duration) -> String {
+    let mut aside = draw.aside();
+    let (client, mut duration) = (any_client(world, draw), outage(draw).min(longest));
     let is_isolated = draw.chance(60);
+    let mut isolation = duration;
+    if world.plan.has_aims {
+        if aside.chance(50) {
+            wait_for_call(world, &mut aside, client, longest).await;
+            let left = world.plan.calm_at.saturating_sub(world.history.now());
+            duration = duration.min(left);
+        }
+        // The client learns of what has happened before its callers do.
+        isolation = duration * u32::try_from(aside.size(30, 90)).unwrap_or(100) / 100;
+        if aside.chance(50)
+            && let Some((handle, _)) = world.clients.get(client)
+        {
+            // Its session goes on.
+            isolation = isolation.min(handle.status().timeout.saturating_sub(world.plan.tick));
+        }
+    }
     world.freezer.stop(client, duration);
     if is_isolated {
-        world.network.isolate(client, duration);
+        world.network.isolate(client, isolation);
     }
-    format!("client {client} for {duration:?}, with its links: {is_isolated}")
+    format!("client {client} for {duration:?}, with its links: {is_isolated}, for {isolation:?}")
+}
+
+/// Waits until a call of this client has begun, and perhaps some of its requests have arrived.
+async fn wait_for_call(world: &World, draw: &mut Draw, client: usize, longest: Duration) {
+    tokio::select! {
+        biased;
+        () = world.trouble.begun(client) => {}
+        () = world.sleep(BEGIN_MAX.min(longest)) => {}
+    }
+    let longest = u64::try_from(world.plan.round_trip_max().as_millis()).unwrap_or(1);
+    world.sleep(Duration::from_millis(draw.between(0, 3 * longest))).await;
 }
 
 /// Lets nothing of a client arrive until its session has ended. Prefers one that ends with it.
@@ -353,6 +395,13 @@ fn inject(world: &World, draw: &mut Draw, action: Action) -> String {
 fn refuse(world: &World, draw: &mut Draw, code: ErrorCode) -> String {
     let mut filter = Filter { op: draw.pick(&OPS), ..Filter::default() };
     let mut code = code;
+    let mut aside = draw.aside().aside();
+    if let Some(op) = any_rare_op(world, &mut aside) {
+        filter.op = Some(op);
+    }
+    if world.plan.has_aims && code == ErrorCode::SYSTEM_ERROR && aside.chance(25) {
+        return refuse_to_the_end(world, draw, filter, code);
+    }
     if draw.chance(25) {
         // Only caches read the tree, and only this code tells them that they may not.
         code = ErrorCode::NO_AUTH;
@@ -373,8 +422,32 @@ fn refuse(world: &World, draw: &mut Draw, code: ErrorCode) -> String {
     format!("{count} times {code:?} at {filter:?}")
 }
 
+/// Refuses a request of a session, and each repetition, and then loses the connection.
+fn refuse_to_the_end(
+    world: &World,
+    draw: &mut Draw,
+    mut filter: Filter,
+    code: ErrorCode,
+) -> String {
+    filter.session = any_session(world, draw);
+    let refusal = Fault::new(At::Request { nth: 0, filter: filter.clone() }, Action::Error(code));
+    let mut faults = vec![refusal; REFUSALS_IN_TURN];
+    let any = Filter { op: None, ..filter.clone() };
+    faults.push(Fault::new(At::Request { nth: 0, filter: any }, Action::CutBefore));
+    faults.iter().for_each(|_| world.trouble.arm());
+    world.server.inject_in_turn(faults);
+    format!("{REFUSALS_IN_TURN} times {code:?} at {filter:?}, and a cut")
+}
+
+/// Returns a kind of requests that is rare, in some worlds of newer seeds.
+fn any_rare_op(world: &World, aside: &mut Draw) -> Option<OpCode> {
+    (world.plan.has_aims && aside.chance(RARE_PERCENT)).then(|| aside.pick(&RARE_OPS))
+}
+
 fn inject_at_request(world: &World, draw: &mut Draw, action: Action) -> String {
-    let filter = Filter { op: draw.pick(&OPS), ..Filter::default() };
+    let rare = any_rare_op(world, &mut draw.aside());
+    let usual = draw.pick(&OPS);
+    let filter = Filter { op: rare.or(usual), ..Filter::default() };
     let at = At::Request { nth: draw.size(0, 5), filter };
     arm(world, draw, at, action)
 }
@@ -391,7 +464,15 @@ fn arm(world: &World, draw: &mut Draw, at: At, action: Action) -> String {
 }
 
 fn pause(world: &World, draw: &mut Draw) -> String {
+    let mut aside = draw.aside();
     let duration = draw.ms(100, 20_000);
+    if world.plan.has_aims
+        && !world.plan.resumes()
+        && aside.chance(60)
+        && let Some(text) = pause_keeper(world, &mut aside)
+    {
+        return text;
+    }
     world.disturb(duration);
     match any_session(world, draw) {
         Some(session) if draw.chance(60) => {
@@ -403,6 +484,24 @@ fn pause(world: &World, draw: &mut Draw) -> String {
             format!("all for {duration:?}")
         }
     }
+}
+
+/// Lets the server of a session pause for about as long as the session lasts, perhaps at a multi: a
+/// Keeper replaces the session then, and may execute late what it was sent.
+fn pause_keeper(world: &World, draw: &mut Draw) -> Option<String> {
+    let session = any_session(world, draw)?;
+    let client = world.sessions().get(&session).copied()?;
+    let timeout = world.clients.get(client)?.0.status().timeout;
+    let duration = timeout * u32::try_from(draw.between(70, 105)).unwrap_or(100) / 100;
+    world.disturb(duration);
+    if draw.chance(50) {
+        let at = At::op(OpCode::MULTI).of_session(session);
+        world.server.inject(Fault::new(at, Action::Pause(duration)));
+        world.trouble.arm();
+        return Some(format!("the server of {session} for {duration:?} at its next multi"));
+    }
+    world.server.pause_connection(session, duration);
+    Some(format!("the server of {session} for {duration:?}"))
 }
 
 fn cut_off(world: &World, draw: &mut Draw) -> String {

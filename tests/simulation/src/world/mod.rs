@@ -14,6 +14,7 @@ mod rows;
 pub mod strangers;
 mod surprises;
 pub mod trouble;
+mod waylay;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

@@ -72,6 +72,8 @@ pub enum FaultKind {
     Surprise,
     /// An administrator takes permissions on a znode of a recipe from everybody, for a while.
     Permission,
+    /// An administrator deletes what a call relies on, while its multi is held up.
+    Waylay,
 }
 
 /// The kinds of faults that all worlds have in common. The others are drawn after everything else.
@@ -97,7 +99,7 @@ pub const FAULT_KINDS: [FaultKind; 18] = [
 ];
 
 /// The kinds of faults that are drawn last.
-pub const MORE_FAULT_KINDS: [FaultKind; 10] = [
+pub const MORE_FAULT_KINDS: [FaultKind; 11] = [
     FaultKind::Suspension,
     FaultKind::Stop,
     FaultKind::SequenceEnd,
@@ -108,6 +110,7 @@ pub const MORE_FAULT_KINDS: [FaultKind; 10] = [
     FaultKind::Row,
     FaultKind::Permission,
     FaultKind::Surprise,
+    FaultKind::Waylay,
 ];
 
 /// The first seed of the worlds of today. Those below draw the worlds that they drew before there was

@@ -3,15 +3,18 @@
 //! Many defects need such a row: a create whose reply is lost, a caller that gives up, a barrier that
 //! is refused. Faults that are drawn one by one hardly ever meet in one call.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jute_codec::{ErrorCode, SessionId};
 use zk_testserver::{Action, At, CutOff, Fault, Filter, Until};
 
+use super::World;
 use super::faults::{OPS, REFUSALS, any_session, outage};
 use super::plan::FaultKind;
-use super::{DIRECTORIES, World};
+use super::strangers::touched;
 use crate::draw::Draw;
+use crate::program::queue::QUEUE;
 
 /// How often a row looks whether its next fault has struck, and for how long.
 const LOOK: Duration = Duration::from_millis(2);
@@ -52,7 +55,7 @@ pub(super) async fn strike(world: &World, draw: &mut Draw, left: Duration) -> St
 
 fn draw_parts(world: &World, draw: &mut Draw, session: SessionId) -> Vec<Part> {
     let mut kinds = world.plan.faults.clone();
-    kinds.retain(|kind| !matches!(kind, FaultKind::Row | FaultKind::Surprise));
+    kinds.retain(|kind| !matches!(kind, FaultKind::Row | FaultKind::Surprise | FaultKind::Waylay));
     if kinds.is_empty() {
         return Vec::new();
     }
@@ -162,10 +165,14 @@ pub(super) async fn happen(
         Part::Deletion => {
             let mut own = world.server.ephemerals();
             // The markers of requests are nobody else's business.
-            let is_of_recipe = |path: &str| DIRECTORIES.iter().any(|it| path.starts_with(it));
+            let touched = touched(world);
+            let is_of_recipe = |path: &str| touched.iter().any(|it| path.starts_with(it));
             own.retain(|(path, owner)| *owner == session && is_of_recipe(path));
             if own.is_empty() {
                 return false;
+            }
+            if world.plan.has_aims && draw.aside().chance(40) {
+                return delete_all(world, own.into_iter().map(|(path, _)| path));
             }
             let index = draw.size(0, own.len() - 1);
             let path = own.swap_remove(index).0;
@@ -179,6 +186,19 @@ pub(super) async fn happen(
         }
     }
     true
+}
+
+/// Deletes all these znodes, leases first, and then the items that they were below. Returns whether
+/// one was there.
+fn delete_all(world: &World, paths: impl Iterator<Item = String>) -> bool {
+    let (leases, entries) = (format!("{QUEUE}/taken/"), format!("{QUEUE}/entries/entry-"));
+    let mut paths: Vec<String> = paths.collect();
+    paths.sort_by_key(|path| !path.starts_with(&leases));
+    let parents = paths.iter().filter_map(|path| Some(path.rsplit_once('/')?.0.to_owned()));
+    let items: BTreeSet<String> = parents.filter(|path| path.starts_with(&entries)).collect();
+    paths.extend(items);
+    let deleted = paths.iter().filter(|path| world.strangers.delete_path(world, path));
+    deleted.count() > 0
 }
 
 #[cfg(test)]

@@ -52,8 +52,18 @@ struct Inner {
     /// Tells that a call of something shared has succeeded, and of which client.
     relay: Arc<Notify>,
     relayed_by: usize,
+    lookout: Option<Lookout>,
     kept: BTreeSet<String>,
     views: BTreeMap<Id, View>,
+}
+
+/// Looks out for a call of one of these names.
+#[derive(Debug)]
+struct Lookout {
+    names: Vec<&'static str>,
+    /// The name and the client of the first one.
+    begun: Option<(&'static str, usize)>,
+    told: Arc<Notify>,
 }
 
 /// What a caller follows.
@@ -216,6 +226,21 @@ impl Trouble {
         begins.notified().await;
     }
 
+    /// Waits until a call of one of these names begins. Returns its name and the number of its client.
+    /// Only one task does this at a time.
+    pub async fn begun_one_of(&self, names: &[&'static str]) -> (&'static str, usize) {
+        let told = Arc::new(Notify::new());
+        let lookout = Lookout { names: names.to_vec(), begun: None, told: Arc::clone(&told) };
+        self.lock().lookout = Some(lookout);
+        loop {
+            told.notified().await;
+            let lookout = self.lock().lookout.take_if(|it| it.begun.is_some());
+            if let Some(begun) = lookout.and_then(|it| it.begun) {
+                return begun;
+            }
+        }
+    }
+
     fn give_ups_of(&self, client: usize) -> Arc<Notify> {
         Arc::clone(self.lock().give_ups.entry(client).or_default())
     }
@@ -225,6 +250,12 @@ impl Trouble {
         let begun = Call { name, on: on.to_owned(), client, life };
         let mut inner = self.lock();
         inner.calls.insert(call, begun);
+        if let Some(lookout) = &mut inner.lookout
+            && lookout.names.contains(&name)
+        {
+            lookout.begun.get_or_insert((name, client));
+            lookout.told.notify_one();
+        }
         if let Some(begins) = inner.begins.get(&client) {
             begins.notify_waiters();
         }

@@ -1,0 +1,96 @@
+//! An administrator who waits for a call that relies on a znode, holds its multi up, and deletes that
+//! znode meanwhile.
+//!
+//! What such a call does after a lost reply, or after it was told that the znode is gone, needs both at
+//! one moment. Faults and deletions that are drawn one by one hardly ever meet there.
+
+use std::time::Duration;
+
+use jute_codec::{OpCode, SessionId};
+use zk_testserver::{Action, At, Fault};
+
+use super::{DIRECTORIES, World};
+use crate::draw::Draw;
+use crate::program::queue::QUEUE;
+
+/// For how long a call is waited for, and then its multi.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often somebody looks whether the fault has struck.
+const LOOK: Duration = Duration::from_millis(2);
+/// How many round trips a multi is held up at most, in most cases.
+const ROUND_TRIPS: u64 = 8;
+/// The calls that rely on a znode of their session.
+const CALLS: [&str; 6] = ["ack", "transaction", "commit_under", "downgrade", "release", "validate"];
+/// How often only acknowledgements are waited for in a world with a queue, in percent.
+const ACKS_PERCENT: u64 = 80;
+
+/// Waits for a call, holds up its multi, and deletes a znode of its session. Returns what has happened.
+pub(super) async fn strike(world: &World, draw: &mut Draw, left: Duration) -> String {
+    let has_queue = world.server.stat(&format!("{QUEUE}/entries")).is_some();
+    let count = if has_queue && draw.chance(ACKS_PERCENT) { 1 } else { CALLS.len() };
+    let names = CALLS.get(..count).unwrap_or(&CALLS);
+    let until = world.history.now() + PATIENCE.min(left);
+    let begun = tokio::select! {
+        biased;
+        begun = world.trouble.begun_one_of(names) => begun,
+        () = world.sleep(PATIENCE.min(left)) => return format!("nobody calls one of {names:?}"),
+    };
+    let (name, client) = begun;
+    let session = world.clients.get(client).and_then(|(client, _)| client.session_id());
+    let Some(session) = session else { return format!("client {client} has no session") };
+    let fault = hold_up(world, draw, session);
+    world.server.inject(fault.clone());
+    world.trouble.arm();
+    while world.server.pending_faults().contains(&fault) {
+        if world.history.now() >= until {
+            return format!("{name} of {session} sends no multi");
+        }
+        world.sleep(LOOK).await;
+    }
+    world.sleep(draw.ms(0, round_trip(world))).await;
+    let path = target(world, draw, name, session);
+    let path = path.filter(|path| world.strangers.delete_path(world, path));
+    format!("{path:?} deleted during {name} of {session} with {:?}", fault.action)
+}
+
+fn round_trip(world: &World) -> u64 {
+    u64::try_from(world.plan.round_trip_max().as_millis()).unwrap_or(1).max(1)
+}
+
+fn hold_up(world: &World, draw: &mut Draw, session: SessionId) -> Fault {
+    let at = At::op(OpCode::MULTI).of_session(session);
+    match draw.between(0, 9) {
+        0..=5 => Fault::new(at, Action::Pause(draw.ms(1, ROUND_TRIPS * round_trip(world)))),
+        6 => Fault::new(at, Action::Pause(draw.ms(1, 3_000))),
+        _ => Fault::new(at, Action::CutBefore).refuse_for(draw.ms(50, 1_000)),
+    }
+}
+
+/// Returns the path of a lease of the session, or of another znode that it has in a recipe.
+fn target(world: &World, draw: &mut Draw, name: &str, session: SessionId) -> Option<String> {
+    let leases = format!("{QUEUE}/taken/");
+    let mut own = world.server.ephemerals();
+    own.retain(|(path, owner)| {
+        let is_relied_on = match name {
+            "ack" => path.starts_with(&leases),
+            _ => DIRECTORIES.iter().any(|it| path.starts_with(it)),
+        };
+        *owner == session && is_relied_on
+    });
+    let index = own.len().checked_sub(1).map(|last| draw.size(0, last))?;
+    Some(own.swap_remove(index).0)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::sample;
+    use crate::world::plan::{AIMS_FROM, FaultKind};
+
+    #[test]
+    fn newer_seeds_waylay_calls() {
+        let has_some = |seed| sample::may_have(seed, FaultKind::Waylay);
+        assert!(!(AIMS_FROM - 300..AIMS_FROM).any(has_some), "the older ones do not");
+        let count = (AIMS_FROM..AIMS_FROM + 1_000).filter(|seed| has_some(*seed)).count();
+        assert!((50..200).contains(&count), "{count}");
+    }
+}
