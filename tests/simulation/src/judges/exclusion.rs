@@ -104,6 +104,8 @@ fn said(what: &What, is_excused: impl Fn(&Id, &str) -> bool) -> Option<(String, 
                 format!("client {client}, life {life}"),
                 "it has a lease on a Keeper".to_owned(),
             ));
+        What::Hurried { lock } => {
+            (lock, "somebody leads again without a pause after a loss".to_owned())
         }
         What::Hung { item } => (item, "the lease was held for longer than it may be".to_owned()),
         What::GrantedLost { locks } => {
@@ -189,6 +191,7 @@ mod tests {
         assert_eq!(count(vec![What::Revoked { lock: lock(), guard: 1 }]), 1);
         assert_eq!(count(vec![What::Dared { lock: lock(), guard: 1 }]), 1);
         assert_eq!(count(vec![What::RanLost { lock: lock() }]), 1);
+        assert_eq!(count(vec![What::Hurried { lock: lock() }]), 1);
     }
 
     #[test]

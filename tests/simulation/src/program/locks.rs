@@ -9,7 +9,7 @@ use std::time::Duration;
 use zk_recipes::kind::{Fenced, Kind};
 use zk_recipes::{
     Acquire, AtRiskPolicy, Election, ExclusiveLock, FairLock, Guard, LockError, LockState,
-    MultiLock, NamedLocks, RwLock, Semaphore, TryAcquire,
+    MultiLock, NamedLocks, RwLock, Semaphore, SessionState, TryAcquire,
 };
 use zk_tests::options::Drawn;
 
@@ -65,6 +65,8 @@ pub enum LockKind {
 const BETWEEN_RELEASES_MS: (u64, u64) = (8_000, 40_000);
 /// How long it takes at most until those who wait for the loss of a lock know that it was released.
 const UNHEARD_MAX: Duration = Duration::from_secs(1);
+/// How long a candidate pauses at least before it campaigns again after a loss.
+const TERM_PAUSE: Duration = Duration::from_millis(200);
 /// The root of some handles, below which both fair locks are.
 pub const ROOT: &str = "/locks";
 /// How many multi-locks have a part that was built from a handle with this root, in percent.
@@ -210,7 +212,12 @@ async fn lead(task: &mut Task, name: &str, lock: &Election) {
     let longest = task.draw.pick(&[3_000, 40_000]);
     let duration = task.draw.ms(1, longest);
     let (body_of, ran_lost) = (&*task, Cell::new(false));
+    let (ended, hurried) = (Cell::new(None), Cell::new(false));
     let leading = lock.run_while_leader(async |leadership| {
+        if body_of.leads_too_soon(ended.take()) {
+            hurried.set(true);
+        }
+        let _ended = Ended { task: body_of, at: &ended };
         let _kept = body_of.world.trouble.keep(leadership.path());
         let id = body_of.id();
         let is_held = body_of.is_promised(leadership.state());
@@ -234,10 +241,46 @@ async fn lead(task: &mut Task, name: &str, lock: &Election) {
         .await;
     });
     body_of.call_to_end("lead", name, leading).await;
+    if hurried.get() {
+        task.push(What::Hurried { lock: name.to_owned() });
+    }
     if ran_lost.get() {
         task.push(What::RanLost { lock: name.to_owned() });
     }
     task.world.registry.look();
+}
+
+/// When a leadership has ended, and on which connection.
+type EndOfTerm = Option<(Duration, u64)>;
+
+/// Notes when the body of a leader ends, or is dropped.
+struct Ended<'a> {
+    task: &'a Task,
+    at: &'a Cell<EndOfTerm>,
+}
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        let connection = self.task.connection();
+        self.at.set(connection.map(|connection| (self.task.world.history.now(), connection)));
+    }
+}
+
+impl Task {
+    /// Returns the number of the connection of the client, if it has one.
+    fn connection(&self) -> Option<u64> {
+        let status = self.client.status();
+        (status.state == SessionState::Connected).then_some(status.connection)
+    }
+
+    /// Returns whether a leadership that begins now follows another one without a pause. After a
+    /// reconnect, nobody need pause.
+    fn leads_too_soon(&self, ended: EndOfTerm) -> bool {
+        ended.is_some_and(|(at, connection)| {
+            let pause = self.world.history.now() - at;
+            pause < TERM_PAUSE && self.connection() == Some(connection)
+        })
+    }
 }
 
 /// Takes a permit of the semaphore whose number changes, or changes the number.
