@@ -180,13 +180,12 @@ mod tests {
             // The deletion is in second 1.
             let limit = Duration::from_millis(500);
             assert_eq!(late(&events, &[], limit).len(), 1);
-            let (path, is_ephemeral) = (PATH.to_owned(), CreateMode::Ephemeral);
             server.admin_create("/group", b"", None);
-            client.create(path, "", is_ephemeral).await.unwrap();
+            client.create(PATH, "", CreateMode::Ephemeral).await.unwrap();
             let mut requests = server.requests();
             let at = |requests: &mut Vec<RequestRecord>, ms| {
                 for request in requests.iter_mut() {
-                    request.at = Duration::from_millis(ms);
+                    (request.at, request.op) = (Duration::from_millis(ms), OpCode::CREATE2);
                 }
                 late(&events, requests, limit).len()
             };

@@ -198,7 +198,7 @@ mod tests {
         let contenders = count(|(plan, _)| plan.aims.takes_contenders);
         assert!((150..500).contains(&contenders), "{contenders}");
         let steadfast = count(|(plan, _)| plan.aims.is_steadfast);
-        assert!((300..600).contains(&steadfast), "{steadfast}");
+        assert!((150..450).contains(&steadfast), "{steadfast}");
         let waiting = newer.iter().filter(|(plan, program)| {
             let follows = |job: &Job| matches!(job, Job::Changes | Job::Group | Job::Observe);
             plan.is_silent() && program.tasks().flatten().any(follows)
