@@ -181,8 +181,10 @@ mod tests {
     use crate::run::drawn;
     use crate::world::plan::{AIMS_FROM, FaultKind, Plan};
 
+    type World = (Plan, Program);
+
     /// Returns the worlds of the first seeds, and of the last ones without aims.
-    fn worlds() -> (Vec<(Plan, Program)>, Vec<(Plan, Program)>) {
+    fn worlds() -> (Vec<World>, Vec<World>) {
         let draw = |seed| drawn(seed, &mut Draw::new(seed), &Cuts::default());
         let newer = (AIMS_FROM..AIMS_FROM + 3_000).map(draw).collect();
         (newer, (AIMS_FROM - 1_000..AIMS_FROM).map(draw).collect())
@@ -191,7 +193,7 @@ mod tests {
     #[test]
     fn newer_seeds_have_aims_and_older_ones_have_none() {
         let (newer, older) = worlds();
-        let count = |is: fn(&(Plan, Program)) -> bool| {
+        let count = |is: fn(&World) -> bool| {
             assert!(!older.iter().any(is), "older seeds stay as they were");
             newer.iter().filter(|world| is(world)).count()
         };
