@@ -34,7 +34,8 @@ fn tables(list: &str) -> String {
     let mut page = format!("\n| class | found{head} of |\n|---|---|{}---|\n", "---|".repeat(4));
     for class in CLASSES {
         let of_class = || faults.iter().filter(|fault| fault.class == class);
-        let within = |most: usize| of_class().filter(|it| it.result.is_ok_and(|n| n <= most)).count();
+        let within =
+            |most: usize| of_class().filter(|it| it.result.is_ok_and(|n| n <= most)).count();
         let counts = SEEDS.map(|seeds| format!(" {} |", within(seeds))).concat();
         let (found, all) = (within(usize::MAX), of_class().count());
         page += &format!("| {class} | {found} |{counts} {all} |\n");

@@ -104,6 +104,7 @@ fn said(what: &What, is_excused: impl Fn(&Id, &str) -> bool) -> Option<(String, 
                 format!("client {client}, life {life}"),
                 "it has a lease on a Keeper".to_owned(),
             ));
+        }
         What::Hurried { lock } => {
             (lock, "somebody leads again without a pause after a loss".to_owned())
         }

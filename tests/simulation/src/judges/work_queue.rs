@@ -126,8 +126,7 @@ fn judge_notes(
     // An item that is leased is not tried, and one that was given back is left alone for a while. But a
     // call waits for the end of a lease of its own, with which it has found that an item is blocked.
     let was_leased = |note: &str, (from, to): (i64, i64), own: Option<SessionId>| {
-        let item = note.trim_end_matches(NOTE).trim_end_matches('/');
-        let leased = item.replace("/entries/", "/taken/");
+        let leased = item_of(note).replace("/entries/", "/taken/");
         let leases = lives.get(leased.as_str()).into_iter().flatten();
         let mut leases = leases.filter(|(created, _)| *created <= to);
         let is_own = |created: i64| {
@@ -135,10 +134,6 @@ fn judge_notes(
             author.is_some_and(|author| Some(*author) == own)
         };
         leases.any(|(created, _)| *created <= from || !is_own(*created))
-    // An item that is leased is not tried, and one that was given back is left alone for a while.
-    let was_leased = |note: &str, to: i64| {
-        let leases = lives.get(item_of(note).replace("/entries/", "/taken/").as_str());
-        leases.into_iter().flatten().any(|(created, _)| *created <= to)
     };
     let mut takes = Takes::default();
     let broken = |takes: &Takes, event: &Event| match &event.what {

@@ -80,11 +80,13 @@ pub fn narrow(plan: &mut Plan, program: &mut Program, seed: u64) {
     let bound = aim.and_then(|mut aim| aim.chance(BOUND_PERCENT).then_some(aim));
     if bound.is_some() {
         jobs = vec![Job::Create];
+    }
     let mut aims = Draw::new(seed ^ AIMS_SALT);
-    let meets = plan.has_aims && aims.chance(MEETINGS_PERCENT);
+    let is_free = plan.has_aims && bound.is_none();
+    let meets = is_free && aims.chance(MEETINGS_PERCENT);
     if meets {
         jobs = vec![Job::Meeting];
-    } else if plan.has_aims && aims.chance(CROWDS_PERCENT) {
+    } else if is_free && aims.chance(CROWDS_PERCENT) {
         jobs = vec![Job::Crowd];
     }
     while program.clients.len() < 2 {

@@ -13,12 +13,10 @@ use zk_recipes::{
 };
 use zk_tests::options::Drawn;
 
-use super::task::Task;
-use super::unasked;
-use crate::history::{Share, What};
-use crate::world::World;
 use super::task::{Called, Task};
+use super::unasked;
 use crate::history::{Failure, Share, What};
+use crate::world::World;
 use crate::world::kinds::WorldKind;
 use crate::world::registry::{Guarded, Standing};
 

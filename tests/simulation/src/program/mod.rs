@@ -295,8 +295,9 @@ impl Program {
     /// Returns whether a run waits in the end until the caches have checked all znodes once. Only then
     /// they know what servers have not told them, because permissions were missing.
     pub fn waits_for_checks(&self, plan: &Plan) -> bool {
-        let has_caches = self.clients.iter().flatten().flatten().any(|job| *job == Job::Cache);
-        has_caches && plan.has_aims && plan.faults.contains(&FaultKind::Permission)
+        self.has(Job::Cache) && plan.has_aims && plan.faults.contains(&FaultKind::Permission)
+    }
+
     /// Gives all tasks some of these jobs. There are two clients at least, and somebody has the first
     /// job, and somebody the last one.
     pub fn only(&mut self, jobs: &[Job], draw: &mut Draw) {

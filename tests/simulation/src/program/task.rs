@@ -246,6 +246,7 @@ impl Task {
     pub async fn hold(&mut self) {
         if let Some(duration) = self.paced_hold() {
             return self.hold_for(duration).await;
+        }
         if self.world.plan.aims.is_steadfast && self.draw.chance(50) {
             let duration = self.draw.between(STEADFAST_MS.0, STEADFAST_MS.1);
             return self.hold_for(Duration::from_millis(duration)).await;

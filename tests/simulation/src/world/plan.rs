@@ -8,8 +8,8 @@ use std::time::Duration;
 use zk_recipes::Lease;
 use zk_testserver::{SequenceOverflow, ServerConfig, ServerVersion};
 
-use super::kinds::Kinds;
 use super::aims::Aims;
+use super::kinds::Kinds;
 use crate::draw::Draw;
 
 /// The kinds of faults that may happen in a world.

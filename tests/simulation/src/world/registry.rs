@@ -110,6 +110,8 @@ struct Shyness {
     interval: Duration,
     /// When they are asked again.
     next: Arc<Mutex<Duration>>,
+}
+
 /// How long these may last, if anything is said about them.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
@@ -171,7 +173,12 @@ impl Registry {
     pub fn new(history: History, server: TestServer, plan: &Plan) -> Self {
         let closes_connections = plan.closes_connections();
         let steadiness = Steadiness { is_steady: plan.is_steady, closes_connections };
-        Self { history, server, steadiness, shyness: None, inner: Arc::default() }
+        // Any other fault may keep the holder from testing its znode.
+        let unaware_max = plan.is_silent().then(|| TEST_MAX + patience(plan));
+        let slack = 4 * plan.round_trip_max() + plan.unapplied_max();
+        let at_risk_max = plan.only_refuses().then(|| AT_RISK_MAX + slack);
+        let (shyness, inner) = (None, Arc::default());
+        Self { history, server, steadiness, shyness, unaware_max, at_risk_max, inner }
     }
 
     /// Asks guards of clients with leases only this often, if it is `Some`.
@@ -184,11 +191,6 @@ impl Registry {
     /// Returns whether callers leave their guards alone, so that they are asked rarely.
     pub fn is_shy(&self) -> bool {
         self.shyness.is_some()
-        // Any other fault may keep the holder from testing its znode.
-        let unaware_max = plan.is_silent().then(|| TEST_MAX + patience(plan));
-        let slack = 4 * plan.round_trip_max() + plan.unapplied_max();
-        let at_risk_max = plan.only_refuses().then(|| AT_RISK_MAX + slack);
-        Self { history, server, steadiness, unaware_max, at_risk_max, inner: Arc::default() }
     }
 
     /// Adds a guard, and records which guards of its lock are held now.
@@ -226,8 +228,7 @@ impl Registry {
             was_lost: false,
             asks: Box::new(asks),
         });
-        entry.look(&self.history, lock, &self.server, !self.is_shy());
-        entry.look(&self.history, lock, &self.server, self.limits());
+        entry.look(&self.history, lock, &self.server, self.limits(), !self.is_shy());
     }
 
     /// Records for all locks which of their guards are held now, unless they are asked rarely.
@@ -251,8 +252,7 @@ impl Registry {
 
     fn look_at_all(&self, asks: bool) {
         for (name, lock) in &mut *self.lock() {
-            lock.look(&self.history, name, &self.server, asks);
-            lock.look(&self.history, name, &self.server, self.limits());
+            lock.look(&self.history, name, &self.server, self.limits(), asks);
         }
     }
 
@@ -372,8 +372,14 @@ impl Entry {
 
 impl Lock {
     /// Without `asks`, it looks only at guards that need not be asked rarely.
-    fn look(&mut self, history: &History, name: &str, server: &TestServer, asks: bool) {
-    fn look(&mut self, history: &History, name: &str, server: &TestServer, limits: Limits) {
+    fn look(
+        &mut self,
+        history: &History,
+        name: &str,
+        server: &TestServer,
+        limits: Limits,
+        asks: bool,
+    ) {
         let mut held = Vec::new();
         if self.guards.is_empty() && self.last.is_empty() {
             return;
@@ -458,6 +464,9 @@ mod tests {
             life: None,
             must_stay: None,
             znode: None,
+            noticed: None,
+            missing: Missing::default(),
+            at_risk: Missing::default(),
             unasked: None,
             has_lapsed: false,
             is_lost_at_risk: false,
