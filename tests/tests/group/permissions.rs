@@ -63,6 +63,52 @@ fn a_watch_whose_permission_is_taken_away_is_refused_or_tells_what_it_has_missed
     }
 }
 
+/// The client hears of no end of a member that it may not read, and the directory ends with it. Another
+/// directory may have had as many changes as the first one.
+#[test]
+fn a_member_that_has_left_with_its_directory_is_not_shown_for_ever() {
+    for is_replaced in [false, true] {
+        run(async {
+            let world = World::with(ServerConfig::default().version(ServerVersion::V3_9));
+            let owner = world.client_with(SECOND, |builder| builder.auth("digest", "a:b")).await;
+            let client = world.client(FIRST).await;
+            let hidden =
+                || Group::builder(&owner, GROUP).expect("it is legal").acl(Acl::creator_all());
+            if is_replaced {
+                create_directory(&world);
+            }
+            let mut watch = watch(&client, true);
+            if !is_replaced {
+                assert!(changes(&mut watch).await.is_empty(), "there is nothing yet");
+                create_directory(&world);
+            }
+            let a = join(&owner, "a", "1").await;
+            assert_eq!(changes(&mut watch).await, ["joined a 1"]);
+            owner.set_acl(&path("a"), Acl::creator_all(), None).await.expect("everyone may");
+            a.leave().await.expect("it may be deleted");
+            assert!(world.server.admin_delete(GROUP));
+            let mut b = None;
+            let mut expected = vec!["left a 1"];
+            if is_replaced {
+                world.server.admin_create(GROUP, b"", None);
+                let joining = hidden().build().expect("it is legal").join("b", "2");
+                b = Some(joining.await.expect("the id is free"));
+                owner.set_acl(&path("b"), Acl::open(), None).await.expect("it may");
+                expected.push("joined b 2");
+            }
+            let mut seen = Vec::new();
+            while seen.len() < expected.len() {
+                let change = watch.next_within(CHECKED).await;
+                seen.push(said(&change.unwrap_or_else(|_| panic!("{}", world.trace()))));
+            }
+            seen.sort();
+            expected.sort();
+            assert_eq!(seen, expected, "{}", world.trace());
+            drop(b);
+        });
+    }
+}
+
 /// A quiet group costs a test of existence with each check, and nothing while there is no connection.
 #[test]
 fn a_check_that_finds_nothing_new_reads_nothing() {

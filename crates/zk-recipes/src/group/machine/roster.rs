@@ -28,7 +28,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytestring::ByteString;
 use jute_codec::{DataReply, EventType, NameList, Response};
-use zk_session::{OpError, Time};
+use zk_session::{OpError, Time, Zxid};
 
 use crate::action::FailedAction;
 use crate::group::change::GroupChange;
@@ -52,9 +52,9 @@ pub(crate) struct Roster {
     monitor: Monitor,
     /// The directory has to be listed, if there is a persistent watch.
     needs_list: bool,
-    /// How often the children have changed, as far as this was listed or named. A change that both
-    /// contain counts twice, which costs a list.
-    seen_changes: Option<i32>,
+    /// When the directory was created, and how often its children have changed, as far as this was
+    /// listed or named. A change that both contain counts twice, which costs a list.
+    seen_changes: Option<(Zxid, i32)>,
     /// When step 7 is due, if there is a persistent watch.
     check_at: Time,
     /// The members that were reported, or whose report is in `changes`.
@@ -157,7 +157,8 @@ impl Roster {
         let below = path.strip_prefix(&*self.directory).and_then(|path| path.strip_prefix('/'));
         let Some(name) = below.filter(|name| !name.contains('/')) else { return };
         if matches!(kind, EventType::NODE_CREATED | EventType::NODE_DELETED) {
-            self.seen_changes = self.seen_changes.map(|changes| changes.wrapping_add(1));
+            let count = |(directory, changes): (Zxid, i32)| (directory, changes.wrapping_add(1));
+            self.seen_changes = self.seen_changes.map(count);
         }
         match kind {
             EventType::NODE_CREATED => {}
@@ -239,7 +240,7 @@ impl Roster {
             }
         }
         self.seen_changes = match found {
-            Answer::Done(Response::Exists(stat)) => Some(stat.cversion.0),
+            Answer::Done(Response::Exists(stat)) => Some((stat.czxid, stat.cversion.0)),
             Answer::Done(_)
             | Answer::Refused(_)
             | Answer::SessionEnded
@@ -253,8 +254,8 @@ impl Roster {
     fn checked(&mut self, view: SessionView, answers: Answers) -> RosterStep {
         let [found] = answers.take();
         let found = match found {
-            // Servers count the creates and the deletes.
-            Answer::Done(Response::Exists(stat)) => Some(stat.cversion.0),
+            // Servers count the creates and the deletes. They begin again in a new directory.
+            Answer::Done(Response::Exists(stat)) => Some((stat.czxid, stat.cversion.0)),
             Answer::Refused(error) if error.is_no_node() => None,
             other @ (Answer::Done(_)
             | Answer::Refused(_)
@@ -264,7 +265,9 @@ impl Roster {
                 return self.refused(view, other);
             }
         };
-        self.needs_list |= found != self.seen_changes;
+        // A directory that has come and gone since the list had members that only events have named.
+        let are_gone = found.is_none() && !self.members.is_empty();
+        self.needs_list |= are_gone || found != self.seen_changes;
         self.check_at = next_check(view);
         self.go_on(view)
     }
