@@ -1,6 +1,7 @@
 //! No call ends with an error that its page does not name.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use jute_codec::ErrorCode;
 
@@ -28,6 +29,9 @@ const OPERATIONS: [&str; 12] = [
     NEWEST,
 ];
 
+/// Servers that look for empty containers so often remove one before its first child comes.
+const REAPED_AT_ONCE: Duration = Duration::from_millis(100);
+
 /// The calls that try again for as long as servers fail, because nobody else can give up for the caller
 /// what it has.
 const NEVER_GIVE_UP: [&str; 3] = ["release", "downgrade", "close_presence"];
@@ -43,6 +47,7 @@ pub fn judge(events: &[Event], plan: &Plan, deleted: &BTreeSet<String>) -> Vec<S
         is_limited: plan.outstanding.is_some(),
         is_steady: plan.is_steady,
         are_old: plan.closes_connections(),
+        are_reaped: plan.reap_interval < REAPED_AT_ONCE,
         are_tampered: !deleted.is_empty() || has(plan, &[FaultKind::Stranger]),
     };
     judge_by(events, rules, |client, name, code| match code {
@@ -75,6 +80,8 @@ struct Rules {
     is_steady: bool,
     /// Servers do not know the newer operations.
     are_old: bool,
+    /// Servers remove directories that are empty for a moment, again and again.
+    are_reaped: bool,
     /// Strangers change what recipes use.
     are_tampered: bool,
 }
@@ -176,7 +183,10 @@ impl Rules {
                 if passes_over && ErrorCode(*code) == ErrorCode::NOT_EMPTY {
                     return false;
                 }
-                (is_operation && is_answer) || is_beaten || self.are_refused || self.are_tampered
+                // An acquire gives up after several directories that were gone at once.
+                let is_reaped = self.are_reaped && ErrorCode(*code) == ErrorCode::NO_NODE;
+                let is_excused = self.are_refused || self.are_tampered || is_reaped;
+                (is_operation && is_answer) || is_beaten || is_excused
             }
             Failure::Lost if name == "downgrade" && self.is_steady => false,
             Failure::Lost => {

@@ -53,6 +53,9 @@ fn unnoticed(events: &[Event], limit: Duration) -> Vec<String> {
     violations
 }
 
+/// For how long nobody may have deleted a presence, so that it comes back without a pause.
+const QUIET: Duration = Duration::from_secs(60);
+
 /// Returns which presences did not create their znodes again at once. `limit`: how long that may take.
 fn late(events: &[Event], requests: &[RequestRecord], limit: Duration) -> Vec<String> {
     // Since when the presences stand, until they have said so again.
@@ -72,6 +75,15 @@ fn late(events: &[Event], requests: &[RequestRecord], limit: Duration) -> Vec<St
                 && matches!(&other.what, What::Deleted { path: other, .. } if other == path)
         };
         let Some(deleted) = events.iter().find(is_own) else { continue };
+        // It pauses if it is deleted again and again.
+        let is_before = |other: &&Event| {
+            other.at < deleted.at
+                && other.at + QUIET > deleted.at
+                && matches!(&other.what, What::Deleted { path: other, .. } if other == path)
+        };
+        if events.iter().any(|event| is_before(&event)) {
+            continue;
+        }
         let until = deleted.at + limit;
         let comes_back = requests.iter().any(|request| {
             request.session == of

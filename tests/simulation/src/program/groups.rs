@@ -78,7 +78,10 @@ async fn be_present(task: &mut Task, id: &str, data: String, limit: Option<Durat
     let standing = task.id();
     tell_presence(task, standing, &path, &presence);
     let (client, life) = (task.who.client, task.life.clone());
-    task.world.trouble.begin(standing, PRESENT, &path, client, life);
+    // A presence pauses if it is deleted again and again.
+    if task.is_calm() || !task.world.plan.aims.touches_groups {
+        task.world.trouble.begin(standing, PRESENT, &path, client, life);
+    }
     task.hold().await;
     task.world.trouble.end(standing);
     tell_presence(task, standing, &path, &presence);

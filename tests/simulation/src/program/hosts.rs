@@ -38,7 +38,9 @@ impl Moves {
             return;
         };
         if aim.chance(HURRIED_PERCENT) {
-            *self = Self { pause: aim.ms(300, 1_500), is_published: false, run: RUN };
+            // No client could connect if its list changed sooner than a server answers.
+            let pause = aim.ms(300, 1_500).max(ROUND_TRIPS * plan.round_trip_max());
+            *self = Self { pause, is_published: false, run: RUN };
         }
     }
 
@@ -115,6 +117,8 @@ const MANY: usize = 150;
 /// In how many of the worlds with aims and with lists that change they do so without a pause, in
 /// percent.
 const HURRIED_PERCENT: u64 = 35;
+/// The pauses are between a tenth of this many round trips and all of them, or longer.
+const ROUND_TRIPS: u32 = 15;
 /// How many changes in a row concern the same client there: enough for pauses that would grow.
 const RUN: u64 = 20;
 

@@ -11,6 +11,8 @@ use crate::history::What;
 
 /// After how long the guard must still be held. A lock that was never held is not lost at risk.
 const HELD_AFTER: Duration = Duration::from_secs(1);
+/// How long the client has then to renew its lease: an interval is a twentieth of the session timeout.
+const RENEWED_AFTER: Duration = Duration::from_secs(3);
 /// For how long the lock is kept at least, in milliseconds.
 const KEPT_MS: (u64, u64) = (5_000, 40_000);
 /// How often the holder looks at the client, which says nothing to the guard.
@@ -22,7 +24,13 @@ const LOOKS: u32 = 5;
 /// the loss. While a reply is overdue, the lock is at risk, so its holder is told.
 pub(super) async fn keep<K: Kind>(task: &mut Task, name: &str, guard: &Guard<K>) {
     task.rest(HELD_AFTER).await;
-    if guard.state() != LockState::Held {
+    // The rest of a lease from before the grant does not count: the lock is held with a lease once a
+    // write has renewed it.
+    let before = task.client.status().lease_deadline();
+    let is_held = guard.state() == LockState::Held;
+    task.rest(RENEWED_AFTER).await;
+    let is_renewed = task.client.status().lease_deadline() > before;
+    if !is_held || !is_renewed || guard.state() != LockState::Held {
         return;
     }
     let mut lost = pin!(guard.lost());

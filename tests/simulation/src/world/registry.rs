@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jute_codec::{ErrorCode, SessionId};
-use zk_recipes::{Client, LockState, LostReason, SessionState};
+use zk_recipes::{Client, LockState, LostReason, SessionState, Time};
 use zk_testserver::{Outcome, RequestRecord, TestServer};
 
 use super::clients::Life;
@@ -155,7 +155,9 @@ struct Entry {
     znode: Option<(String, Option<i64>, SessionId)>,
     /// The client whose deadlines count while nobody asks the guard, and the life of that client.
     unasked: Option<(Client, Life)>,
-    /// A deadline of the client has passed since the guard was asked last.
+    /// A deadline of the client that had not passed when it was seen.
+    deadline: Option<Time>,
+    /// It has passed since the guard was asked last.
     has_lapsed: bool,
     /// The same, until it was told that the holder did not notice the deletion.
     noticed: Option<(String, Option<i64>, SessionId)>,
@@ -221,6 +223,7 @@ impl Registry {
             at_risk: Missing::default(),
             znode,
             unasked,
+            deadline: None,
             has_lapsed: false,
             is_lost_at_risk: is_lost_at_risk && has_lease,
             was_held: false,
@@ -288,7 +291,12 @@ impl Entry {
     fn is_left_alone(&mut self) -> bool {
         let Some((client, life)) = &self.unasked else { return false };
         let (deadline, now) = (client.status().guard_deadline(), client.now());
-        self.has_lapsed |= deadline.is_some_and(|deadline| deadline <= now);
+        // One that had passed before it was known says nothing about the time since the grant.
+        let is_known = deadline.is_some() && deadline == self.deadline;
+        let is_past = is_known && deadline.is_some_and(|deadline| deadline <= now);
+        // Nothing was promised to who was never told that it may rely on the lock.
+        self.has_lapsed |= self.was_held && is_past;
+        self.deadline = deadline.filter(|deadline| *deadline > now || is_known);
         !life.is_ending()
     }
 
@@ -326,8 +334,9 @@ impl Entry {
             return;
         };
         let status = client.status();
-        let is_connected = status.state == SessionState::Connected;
-        let connection = (state == LockState::AtRisk && is_connected).then_some(status.connection);
+        // Without a lease, a lock may be at risk for as long as commits are slow.
+        let is_fine = status.state == SessionState::Connected && status.is_leased(client.now());
+        let connection = (state == LockState::AtRisk && is_fine).then_some(status.connection);
         let now = history.now();
         if !self.at_risk.look(now, connection, limit) {
             return;
@@ -468,6 +477,7 @@ mod tests {
             missing: Missing::default(),
             at_risk: Missing::default(),
             unasked: None,
+            deadline: None,
             has_lapsed: false,
             is_lost_at_risk: false,
             was_held: true,
