@@ -208,7 +208,7 @@ mod tests {
         assert!(waiting.count() > 20);
         let keepers: Vec<&Plan> =
             newer.iter().map(|(plan, _)| plan).filter(|plan| !plan.resumes()).collect();
-        assert!((180..300).contains(&keepers.len()), "{}", keepers.len());
+        assert!((100..300).contains(&keepers.len()), "{}", keepers.len());
         let pausing = keepers.iter().filter(|plan| plan.faults.contains(&FaultKind::Pause));
         assert!(pausing.count() * 2 > keepers.len());
     }
