@@ -6,6 +6,7 @@ use jute_codec::{ErrorCode, OpCode, SessionId};
 
 use super::Case;
 use crate::history::{Event, What};
+use crate::program::ends::EndKind;
 
 /// Returns how the promise was broken. Where something goes wrong, a connection may end before its
 /// session is used.
@@ -23,13 +24,17 @@ pub fn judge(case: &Case<'_>) -> Vec<String> {
     judge_sessions(&created, &used, case.events)
 }
 
-/// Each client that ends before it is connected may leave one session.
+/// Each client that ends before it is connected may leave one session, and each that hands its session
+/// over: the next one may do so as well before it has sent anything.
 fn judge_sessions(
     created: &[SessionId],
     used: &BTreeSet<SessionId>,
     events: &[Event],
 ) -> Vec<String> {
-    let early = events.iter().filter(|event| matches!(event.what, What::EndsEarly)).count();
+    let is_early = |event: &&Event| {
+        matches!(event.what, What::EndsEarly | What::Ending { kind: EndKind::HandOver, .. })
+    };
+    let early = events.iter().filter(is_early).count();
     let left: Vec<&SessionId> = created.iter().filter(|session| !used.contains(session)).collect();
     if left.len() <= early {
         return Vec::new();
