@@ -139,7 +139,8 @@ fn adds_client(event: &Event) -> bool {
 fn may_warn(plan: &Plan, program: &Program, message: &str) -> bool {
     let is_one_of = |all: &[&str]| all.iter().any(|about| message.starts_with(about));
     let lags = !plan.unapplied_max().is_zero();
-    let moves = program.ends.is_some() || program.moves.is_some();
+    // Whoever needs another server may find that all the others lag behind what it has seen.
+    let moves = program.ends.is_some() || program.moves.is_some() || plan.closes_connections();
     // Whoever may not read what it follows is warned.
     !plan.faults.is_empty()
         || plan.blind.is_some()
