@@ -184,6 +184,8 @@ fn repeated(lines: &[Line<'_>], clients: usize, refused: usize) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use zk_testserver::ServerVersion;
+
     use super::*;
     use crate::draw::Draw;
     use crate::program::Job;
@@ -213,6 +215,7 @@ mod tests {
         let mut draw = Draw::new(1);
         let calm = Plan { faults: Vec::new(), lag: Duration::ZERO, ..Plan::draw(&mut draw) };
         let calm = Plan { unapplied: Duration::ZERO, leader_unapplied: Duration::ZERO, ..calm };
+        let calm = Plan { version: ServerVersion::V3_9, ..calm };
         let behind = Plan { lag: Duration::from_millis(1), ..calm.clone() };
         let drawn = Program { ends: None, moves: None, ..Program::draw(&mut draw) };
         let ending = Program { ends: Some(Ends::draw(&mut draw)), ..drawn.clone() };
@@ -225,6 +228,8 @@ mod tests {
         assert!(may_warn(&following, &moving, ABOUT_MEMBERS));
         assert!(!may_warn(&calm, &moving, ABOUT_MEMBERS));
         assert!(may_warn(&behind, &moving, ABOUT_LAG) && may_warn(&behind, &ending, ABOUT_LAG));
+        let old = Plan { version: ServerVersion::V3_5, ..behind };
+        assert!(may_warn(&old, &drawn, ABOUT_LAG), "such a server closes connections");
     }
 
     #[test]
