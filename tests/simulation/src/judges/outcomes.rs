@@ -115,7 +115,10 @@ fn judge_single(
 /// are told that nothing was applied. Callers that are stopped learn too late that their time is nearly
 /// over.
 pub fn judge_unsent(events: &[Event], plan: &Plan) -> Vec<String> {
-    if plan.faults.iter().any(|kind| [FaultKind::Stop, FaultKind::Suspension].contains(kind)) {
+    // While credentials are sent, a connection has its number already, and nobody can use it yet.
+    let has_credentials = plan.is_protected || plan.blind.is_some();
+    let stops = [FaultKind::Stop, FaultKind::Suspension];
+    if has_credentials || plan.faults.iter().any(|kind| stops.contains(kind)) {
         return Vec::new();
     }
     let mut calls: BTreeMap<Id, (Option<Used>, &Event)> = BTreeMap::new();

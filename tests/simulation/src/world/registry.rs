@@ -363,12 +363,12 @@ impl Entry {
         limit: Option<Duration>,
     ) {
         let Some(limit) = limit else { return };
-        let Some((path, czxid, session)) = &self.noticed else { return };
-        let found = server.stat(path).map(|stat| stat.czxid.0);
-        let is_own = found.is_some() && czxid.is_none_or(|it| found == Some(it));
+        let Some((path, _, session)) = &self.noticed else { return };
+        // If another znode has the path, servers may refuse to say whose it is.
+        let is_missing = server.stat(path).is_none();
         let status = self.client.as_ref().map(Client::status);
         let connected = status.filter(|status| {
-            !is_own && sessions.contains(session) && status.state == SessionState::Connected
+            is_missing && sessions.contains(session) && status.state == SessionState::Connected
         });
         let connection = connected.map(|status| status.connection);
         if self.missing.look(history.now(), connection, limit) {
