@@ -10,7 +10,7 @@ mod survival;
 
 use std::time::Duration;
 
-use support::{given, private_znode, until_failure, until_suspended};
+use support::{SESSION_TIMEOUT, given, private_znode, until_failure, until_suspended};
 use survival::survive_cuts;
 use zk_session::{
     Client, ClientBuilder, ConnectError, DisconnectCause, ErrorCode, FailureCause, OpError, Sasl,
@@ -24,9 +24,7 @@ fn server() -> String {
 }
 
 fn to(server: &str, name: &str, password: &str) -> ClientBuilder {
-    Client::builder(server)
-        .sasl(Sasl::digest_md5(name, password))
-        .session_timeout(Duration::from_secs(10))
+    Client::builder(server).sasl(Sasl::digest_md5(name, password)).session_timeout(SESSION_TIMEOUT)
 }
 
 #[tokio::test]

@@ -13,14 +13,13 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
-use std::time::Duration;
 
-use support::{given, private_znode, until_failure, until_suspended};
+use support::{SESSION_TIMEOUT, given, private_znode, until_failure, until_suspended};
 use survival::survive_cuts;
 use zk_session::rustls::pki_types::pem::PemObject as _;
 use zk_session::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use zk_session::rustls::{ClientConfig, RootCertStore};
-use zk_session::{Client, ClientBuilder, ConnectError, FailureCause, Tls, TlsBuilder, TlsFailure};
+use zk_session::{Client, ClientBuilder, FailureCause, Tls, TlsBuilder, TlsFailure};
 use zk_tests::proxy::Proxy;
 
 /// Returns a file that `tests/security/certificates` has created.
@@ -48,16 +47,17 @@ fn with_certificate(name: &str) -> Tls {
 }
 
 fn to(server: &str, tls: Tls) -> ClientBuilder {
-    Client::builder(server).transport(tls).session_timeout(Duration::from_secs(4))
+    Client::builder(server).transport(tls).session_timeout(SESSION_TIMEOUT)
 }
 
-/// Returns why a client cannot connect.
+/// Returns why a client cannot connect: the cause of its first failure.
 async fn cause(builder: ClientBuilder) -> FailureCause {
-    match builder.connect_within(Duration::from_secs(2)).connect().await {
-        Err(ConnectError::TimedOut { last_failure: Some(failure), .. }) => failure.cause,
-        Err(error) => panic!("another error: {error}"),
-        Ok(_) => panic!("the client is connected"),
-    }
+    let client = builder.session_timeout(SESSION_TIMEOUT).start().expect("the options are valid");
+    until_failure(&client, |_| true).await;
+    let failure = client.last_failure().expect("it has failed");
+    assert_eq!(client.session_id(), None, "the client is connected");
+    client.close().await;
+    failure.cause
 }
 
 async fn tls_failure(builder: ClientBuilder) -> TlsFailure {
@@ -94,7 +94,6 @@ async fn cuts_cost_no_session_no_identity_no_watch_and_no_request() {
         |network| {
             let tls = trusting().client_files(&certificate, &key).over(network.tcp(port));
             to(&mutual(), tls.build().expect("the files are usable"))
-                .session_timeout(Duration::from_secs(10))
         },
         "/tls-cut",
     )
@@ -244,7 +243,7 @@ async fn replaced_certificates_are_used_from_the_next_connection_on() {
     let proxy = Proxy::start(([127, 0, 0, 1], port).into()).await;
     let tls = trusting().client_files(&certificate, &key).build().expect("the files are usable");
     let server = format!("localhost:{}", proxy.addr().port());
-    let client = to(&server, tls).session_timeout(Duration::from_secs(10)).connect().await;
+    let client = to(&server, tls).connect().await;
     let client = client.expect("mutual TLS");
     let session = client.session_id();
     private_znode(&client, "/rotated", "x509", "CN=client2").await;
@@ -281,7 +280,7 @@ async fn authorities_that_are_broken_for_a_while_cost_no_session() {
     let proxy = Proxy::start(([127, 0, 0, 1], port).into()).await;
     let tls = Tls::builder().ca_file(&ca).build().expect("the file is usable");
     let server = format!("localhost:{}", proxy.addr().port());
-    let client = to(&server, tls).session_timeout(Duration::from_secs(10)).connect().await;
+    let client = to(&server, tls).connect().await;
     let client = client.expect("the server is trusted");
     let session = client.session_id();
     fs::write(folder.join("empty"), "").expect("it can be written");

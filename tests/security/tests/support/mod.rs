@@ -4,10 +4,16 @@
 #![allow(clippy::indexing_slicing, clippy::unwrap_used, reason = "a panic fails the test")]
 
 use std::env;
+use std::time::Duration;
 
 use zk_session::{Acl, Client, CreateMode, CreateOptions, Id, Permissions, SessionState};
 use zk_tests::wait::soon;
 use zk_tests::world::sleep_ms;
+
+/// The session timeout of clients of real servers. It is so long because those servers have just
+/// started, share the machine with what computes, and were once silent for three seconds, in which a
+/// client with a session of ten gives up a connection.
+pub const SESSION_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Returns the value of a variable that `.ci/security` sets.
 pub fn given(name: &str) -> String {
