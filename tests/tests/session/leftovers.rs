@@ -103,20 +103,28 @@ fn a_hand_over_names_a_lock_that_is_held_or_waited_for<C: Case>() {
 }
 
 fn a_removal_that_is_refused_prevents_a_hand_over_until_it_succeeds<C: Case>() {
-    run(async {
-        let world = World::new();
-        let client = world.client(1).await;
-        let guard = hold(&C::of(&client)).await;
-        for op in [OpCode::DELETE, OpCode::MULTI] {
-            world.server.inject(at_op(op, Action::Error(ErrorCode::NO_AUTH)));
-        }
-        drop(guard);
-        let refused = client.hand_over().await.expect_err("the znode is still there");
-        assert!(matches!(&refused, HandOverError::Unfinished { .. }), "{refused}");
-        // Both retries are over by then.
-        sleep_ms(30_000).await;
-        is_free_after_a_hand_over::<C>(&world, &client).await;
-    });
+    // A retry follows after a second, and others after twice the pause before: those that are refused
+    // for good are not over in a session timeout.
+    for (refusals, waits) in [(1, true), (5, false)] {
+        run(async {
+            let world = World::new();
+            let client = world.client(1).await;
+            let guard = hold(&C::of(&client)).await;
+            for op in [OpCode::DELETE, OpCode::MULTI].repeat(refusals) {
+                world.server.inject(at_op(op, Action::Error(ErrorCode::NO_AUTH)));
+            }
+            drop(guard);
+            if !waits {
+                let begun = client.now();
+                let refused = client.hand_over().await.expect_err("the znode is still there");
+                assert!(matches!(&refused, HandOverError::Unfinished { .. }), "{refused}");
+                assert!(client.now().saturating_since(begun) <= SESSION_TIMEOUT, "it ends in time");
+                // All retries are over by then.
+                sleep_ms(60_000).await;
+            }
+            is_free_after_a_hand_over::<C>(&world, &client).await;
+        });
+    }
 }
 
 /// Holds a lock whose first create has lost its reply, drops the guard, and returns the znode that

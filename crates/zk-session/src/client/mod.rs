@@ -394,12 +394,13 @@ impl Client {
     /// [`ClientBuilder::resume`](crate::ClientBuilder::resume).
     ///
     /// First, the client waits for what recipes have to remove: the znodes of guards that were
-    /// dropped, of acquires that were cancelled, of writes that were repeated. If the reply to a
-    /// create of a lock was lost, the client reconnects once, and looks for what the create may have
-    /// left. It waits for at most one session timeout. Nobody could delete these znodes later, and
-    /// they would block others for as long as the session lives. Locks that are held, acquires that wait, memberships, leases of
-    /// work items and places in double barriers are not ended: if there are any, the hand-over is
-    /// refused, and the client goes on. Release them first. New acquires wait meanwhile.
+    /// dropped, of acquires that were cancelled, of writes that were repeated; a removal that a server
+    /// refuses is retried meanwhile. If the reply to a create of a lock was lost, the client
+    /// reconnects once, and looks for what the create may have left. It waits for at most one session
+    /// timeout. Nobody could delete these znodes later, and they would block others for as long as
+    /// the session lives. Locks that are held, acquires that wait, memberships, leases of work items
+    /// and places in double barriers are not ended: if there are any, the hand-over is refused, and
+    /// the client goes on. Release them first. New acquires wait meanwhile.
     ///
     /// Then waiting requests are refused, requests in flight complete, and the connection is closed.
     /// If it ends before, the outcome of the requests in flight is unknown, and the hand-over
@@ -422,6 +423,10 @@ impl Client {
         let within = self.status().timeout;
         let deadline = self.now() + within;
         let idle = self.before(deadline, self.shared.janitor.idle()).await;
+        if idle.is_some() {
+            // A removal that was refused pauses without a slot.
+            self.before(deadline, self.shared.janitor.done()).await;
+        }
         // A session that has ended has taken its znodes with it.
         let is_open = !self.status().state.is_final() && self.status().session.is_some();
         if is_open && idle.is_some() && !self.shared.janitor.sweeps().is_empty() {

@@ -126,16 +126,14 @@ impl Janitor {
         self.sweeps.paths()
     }
 
+    /// Waits until there is no duty.
+    pub(crate) async fn done(&self) {
+        self.duties.none().await;
+    }
+
     /// Waits until no sweep waits or runs.
     pub(crate) async fn swept(&self) {
-        loop {
-            // It counts from here on, so it misses no sweep that ends before it is awaited.
-            let ended = self.sweeps.ended.notified();
-            if self.sweeps.paths().is_empty() {
-                return;
-            }
-            ended.await;
-        }
+        self.sweeps.none().await;
     }
 
     /// Like [`defer`](Self::defer), for a cleanup after the next reconnect that looks below this
@@ -235,6 +233,18 @@ impl Duties {
         let place = Arc::new(Place { path: path.clone(), duties: Arc::clone(duties) });
         places.insert(path, Arc::downgrade(&place));
         place
+    }
+
+    /// Waits until there are none.
+    async fn none(&self) {
+        loop {
+            // It counts from here on, so it misses no duty that ends before it is awaited.
+            let ended = self.ended.notified();
+            if self.paths().is_empty() {
+                return;
+            }
+            ended.await;
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<ByteString, Weak<Place>>> {
