@@ -15,7 +15,9 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter}
 use tracing_subscriber::layer::{Context, SubscriberExt as _};
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::{Layer, Registry};
-use zk_recipes::{Acl, Client, Clock, FairLock, Lease, LockState, LostReason};
+use zk_recipes::{
+    Acl, Client, Clock, FairLock, Lease, LockState, LostReason, WorkQueue, WorkQueueError,
+};
 use zk_session::{Host, SessionState, Time};
 use zk_tests::page;
 use zk_tests::scene::spawn;
@@ -448,6 +450,30 @@ fn of_many_refused_removals_only_the_first_are_logged() {
         let refused = lines.take();
         assert_eq!(count(&refused, "a server refuses to remove"), 10, "{refused:#?}");
         assert_eq!(count(&refused, "more removals are refused"), 1, "{refused:#?}");
+    });
+}
+
+#[test]
+fn of_many_items_that_cannot_be_delivered_only_the_first_are_logged() {
+    const ITEMS: usize = 30;
+    with_outage(|client, server, _, _, lines| async move {
+        let queue = WorkQueue::new(&client, "/queue").expect("the path is valid");
+        for number in 0..ITEMS {
+            queue.put(number.to_string()).await.expect("the queue has room");
+        }
+        let items = server.children("/queue/entries").expect("they were put");
+        for item in items {
+            server.admin_create(&format!("/queue/entries/{item}/note"), b"", None);
+        }
+        lines.take();
+        let blocked = queue.try_take().await.map(|item| item.is_some()).unwrap_err();
+        assert!(matches!(blocked, WorkQueueError::Blocked { .. }), "{blocked}");
+        assert_eq!(queue.blocked().len(), ITEMS);
+        let count =
+            |lines: &[String], text: &str| lines.iter().filter(|line| line.contains(text)).count();
+        let passed = lines.take();
+        assert_eq!(count(&passed, "an item of a work queue is passed over"), 10, "{passed:#?}");
+        assert_eq!(count(&passed, "more items of work queues are passed over"), 1, "{passed:#?}");
     });
 }
 

@@ -19,6 +19,7 @@ pub(crate) fn is_among_first(notice: Notice, number: u32) -> bool {
             Notice::OwnSession => "locks are waited for behind the client's own session",
             Notice::Refused => "removals are refused",
             Notice::Missed => "watches did not report a change",
+            Notice::Blocked => "items of work queues are passed over",
         };
         info!("more {more}; they are logged at DEBUG for a minute");
     }

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jute_codec::Response;
 use tokio::sync::Notify;
-use tracing::warn;
+use tracing::{debug, warn};
+use zk_session::recipe::{Notice, Session};
 use zk_session::{Client, Time};
 
 use super::aside::{Aside, BlockReason};
@@ -15,6 +16,7 @@ use super::machine::look::Listed;
 use super::machine::put::Bound;
 use super::stall::Stall;
 use crate::engine::drive::run;
+use crate::engine::notice::is_among_first;
 use crate::fair::FairLock;
 use crate::machine::{FailedAction, ReadAll, exists};
 
@@ -101,7 +103,12 @@ impl Core {
     pub(crate) fn block(&self, item: &ItemName, reason: BlockReason) {
         if self.aside().block(item, reason, self.client.now(), self.seed) {
             let path = self.layout.item(item);
-            warn!(%path, "an item of a work queue is passed over: {reason}");
+            let number = Session::of(&self.client).count_notice(Notice::Blocked);
+            if is_among_first(Notice::Blocked, number) {
+                warn!(%path, "an item of a work queue is passed over: {reason}");
+            } else {
+                debug!(%path, "an item of a work queue is passed over: {reason}");
+            }
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use tracing::{Instrument as _, Span, debug, debug_span, warn};
-use zk_session::recipe::Session;
+use zk_session::recipe::{Notice, Session};
 use zk_session::{ConfigError, OptionDefect, Time};
 
 use super::core::Core;
@@ -18,6 +18,7 @@ use crate::engine::attended::{Attended, Duty};
 use crate::engine::call::Call;
 use crate::engine::drive::{Caller, drive, reserve};
 use crate::engine::feed::Feed;
+use crate::engine::notice::is_among_first;
 use crate::error::RecipeError;
 use crate::machine::Repeating;
 
@@ -132,7 +133,11 @@ impl Duty<PutMachine> for Clearing {
             if let Ok(Err(not_put)) =
                 drive(&mut feed, &mut machine, &mut Caller { deadline: None }).await
             {
-                warn!(?not_put, "the marker of a put could not be deleted");
+                if is_among_first(Notice::Refused, feed.lane.count_notice(Notice::Refused)) {
+                    warn!(?not_put, "the marker of a put could not be deleted");
+                } else {
+                    debug!(?not_put, "the marker of a put could not be deleted");
+                }
             }
             if let (Some((core, _)), Some(own)) = (sweeper, own) {
                 match sweep::sweep(&core.client, &core.layout, id, &own).await {

@@ -1,5 +1,5 @@
-//! Counts messages about single locks, so that an outage of a client with thousands of locks does
-//! not fill the log.
+//! Counts messages about single locks and items, so that an outage of a client with thousands of
+//! them does not fill the log.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Mutex, PoisonError};
@@ -22,6 +22,8 @@ pub enum Notice {
     Refused,
     /// A check has found a change that no watch has reported.
     Missed,
+    /// An item of a work queue cannot be delivered.
+    Blocked,
 }
 
 /// How long messages are counted before the count starts again.
@@ -32,7 +34,7 @@ const PATHS_MAX: usize = 32;
 
 /// The number of recent messages of each kind.
 #[derive(Debug, Default)]
-pub(crate) struct Notices(Mutex<[Window; 6]>);
+pub(crate) struct Notices(Mutex<[Window; 7]>);
 
 #[derive(Clone, Debug, Default)]
 struct Window {

@@ -31,13 +31,14 @@ const WAITS: &str = "waiting for a znode of this client's session";
 const OF_CONNECTIONS: [&str; 2] = ["connected", "connection lost"];
 /// A line of a client that a server has refused to remove something.
 const REFUSED: &str = "a server refuses to remove";
-/// Lines about single locks.
-const OF_LOCKS: [&str; 5] = [
+/// Lines about single locks and items.
+const OF_LOCKS: [&str; 6] = [
     "the lock is at risk",
     "the lock is held again",
     "the lock is lost",
     REFUSED,
     "a watch did not report a change",
+    "an item of a work queue is passed over",
 ];
 /// Warnings about what callers do, or what they have configured: the shortest session timeouts leave a
 /// part of a second for a lease, so that locks are lost on slow links.
@@ -279,8 +280,8 @@ mod tests {
         assert_eq!(every(10, 23, "a server refuses to remove the contender znode; retrying"), 1);
         assert_eq!(every(10, 150, "connected"), 0);
         assert_eq!(every(10, 151, "connected"), 1);
-        assert_eq!(every(10, 260, "the journal is full"), 0);
-        assert_eq!(every(10, 261, "the journal is full"), 1);
+        assert_eq!(every(10, 282, "the journal is full"), 0);
+        assert_eq!(every(10, 283, "the journal is full"), 1);
     }
 
     #[test]
