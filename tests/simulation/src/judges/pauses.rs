@@ -28,11 +28,12 @@ struct Asked<'a> {
 }
 
 /// Faults that hold nothing back. After the others, what was sent at several moments may arrive at one.
-const FAULTS: [FaultKind; 5] = [
+const FAULTS: [FaultKind; 6] = [
     FaultKind::Cut,
     FaultKind::LateCommit,
     FaultKind::Overload,
     FaultKind::Refusal,
+    FaultKind::Stampede,
     FaultKind::Throttle,
 ];
 

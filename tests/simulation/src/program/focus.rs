@@ -122,7 +122,7 @@ pub fn narrow(plan: &mut Plan, program: &mut Program, seed: u64) {
     }
     if plan.has_aims && jobs == [Job::Crowd] && aims.chance(50) {
         // All that a client asks for at one moment arrives, and is refused, at one moment.
-        plan.faults = vec![FaultKind::Cut, FaultKind::Throttle];
+        plan.faults = vec![FaultKind::Stampede, FaultKind::Throttle];
         (plan.jitter, plan.service) = (Duration::ZERO, Duration::ZERO);
     }
     if plan.has_rows {

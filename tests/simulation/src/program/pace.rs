@@ -26,9 +26,11 @@ impl Task {
                 timeout * self.draw.between(CALM_HOLD.0, CALM_HOLD.1) / 100
             }
             WorldKind::Breathless => self.draw.between(1, BREATHLESS_HOLD_MS_MAX),
-            WorldKind::Crowded | WorldKind::Lulls | WorldKind::Moving | WorldKind::Waiting => {
-                return None;
-            }
+            WorldKind::Crowded
+            | WorldKind::Lulls
+            | WorldKind::Moving
+            | WorldKind::Returning
+            | WorldKind::Waiting => return None,
         };
         Some(Duration::from_millis(ms))
     }

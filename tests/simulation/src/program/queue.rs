@@ -9,6 +9,7 @@ use zk_recipes::{Leased, LockState, WorkQueue};
 use super::task::{Called, TIMEOUT_MAX, Task};
 use crate::history::{Id, Share, Told, What};
 use crate::world::clients::CommonQueue;
+use crate::world::kinds::WorldKind;
 use crate::world::registry::{Guarded, Standing};
 
 /// The directory of the queue.
@@ -16,6 +17,9 @@ pub const QUEUE: &str = "/queue";
 
 /// How many items a queue may have that has a limit.
 const LIMIT: usize = 3;
+/// How many items are acknowledged, in percent, and how many where most are given back.
+const ACKED_PERCENT: u64 = 70;
+const RETURNING_ACKED_PERCENT: u64 = 30;
 /// How many uses of the queue are by a value that all tasks of the client have in common, in percent.
 const COMMON_PERCENT: u64 = 60;
 /// For how long the takers of that value pass over what one of them has given back. A longer time would
@@ -79,7 +83,9 @@ pub async fn take(task: &mut Task) {
     task.hold().await;
     for kept in kept {
         let Some(item) = kept.take() else { continue };
-        if task.draw.chance(70) || task.is_calm() {
+        let is_returning = task.world.plan.is_of(WorldKind::Returning);
+        let acknowledged = if is_returning { RETURNING_ACKED_PERCENT } else { ACKED_PERCENT };
+        if task.draw.chance(acknowledged) || task.is_calm() {
             let told = task.call_within("ack", QUEUE, item.ack()).await.told();
             task.push(kept.acked(told));
             continue;

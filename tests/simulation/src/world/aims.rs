@@ -23,6 +23,8 @@ const KEEPER_PERCENT: u64 = 3;
 /// How many worlds of Keepers have pauses, in percent. A Keeper opens another session in the place of
 /// one that was silent, while requests of the old one are still on their way.
 const KEEPER_PAUSES_PERCENT: u64 = 60;
+/// How many of these have writes that arrive late, in percent.
+const KEEPER_STRAYS_PERCENT: u64 = 75;
 /// How many of the worlds of Keepers with pauses have nothing but a queue, in percent.
 const KEEPER_QUEUE_PERCENT: u64 = 50;
 /// How many worlds have an administrator who waylays calls, in percent, and how many of those with
@@ -166,6 +168,11 @@ impl Plan {
         }
         if !self.faults.contains(&FaultKind::Pause) {
             self.faults.push(FaultKind::Pause);
+        }
+        if draw.aside().chance(KEEPER_STRAYS_PERCENT) {
+            self.faults.push(FaultKind::Stray);
+            // There has to be time between a request and what follows it.
+            self.latency = self.latency.max(Duration::from_millis(2));
         }
         if draw.chance(KEEPER_QUEUE_PERCENT) && self.blind.is_none() {
             program.only(&[Job::Put, Job::Take, Job::Take], draw);

@@ -11,6 +11,7 @@ use super::link::{Direction, Trap};
 use super::lulls;
 use super::plan::FaultKind;
 use super::rows;
+use super::stray;
 use super::surprises;
 use super::waylay;
 use crate::cuts::Cuts;
@@ -18,8 +19,8 @@ use crate::draw::Draw;
 use crate::history::What;
 use crate::program::values::TREE;
 
-/// The codes with which servers refuse single requests. They say that the request was not applied,
-/// and that a later one may be.
+/// The codes with which these servers refuse single requests, which they do not apply. A later one may
+/// be applied. Clients must not know the former: the last two codes leave it open.
 pub const REFUSALS: [ErrorCode; 3] =
     [ErrorCode::THROTTLED_OP, ErrorCode::OPERATION_TIMEOUT, ErrorCode::SYSTEM_ERROR];
 
@@ -149,6 +150,7 @@ pub(super) async fn strike(world: &World, number: u64, kind: FaultKind, draw: &m
         FaultKind::Row => rows::strike(world, draw, left).await,
         FaultKind::Surprise => surprises::strike(world, draw, left).await,
         FaultKind::Waylay => waylay::strike(world, draw, left).await,
+        FaultKind::Stray => stray::strike(world, draw, left).await,
         kind => inflict(world, draw, kind),
     };
     world.history.note(What::Fault { number, text: format!("{kind:?}: {text}") });
@@ -273,6 +275,14 @@ fn inflict(world: &World, draw: &mut Draw, kind: FaultKind) -> String {
             world.server.throttle_for(duration);
             format!("for {duration:?}")
         }
+        FaultKind::Stampede => {
+            let (away, busy) = (draw.ms(10, 2_000), draw.ms(500, 5_000));
+            world.disturb(away + busy);
+            world.server.refuse_for(away);
+            world.server.disconnect_all();
+            world.server.throttle_for(away + busy);
+            format!("nobody for {away:?}, and too many for {busy:?}")
+        }
         FaultKind::Refusal => {
             let code = draw.pick(&REFUSALS);
             refuse(world, draw, code)
@@ -298,6 +308,7 @@ fn inflict(world: &World, draw: &mut Draw, kind: FaultKind) -> String {
         | FaultKind::Intruder
         | FaultKind::Row
         | FaultKind::Stop
+        | FaultKind::Stray
         | FaultKind::Surprise
         | FaultKind::Suspension
         | FaultKind::Waylay => unreachable!("these have other arguments"),

@@ -6,6 +6,7 @@ mod calm;
 mod crowded;
 mod lulls;
 mod moving;
+mod returning;
 mod waiting;
 
 use std::time::Duration;
@@ -34,16 +35,19 @@ pub enum WorldKind {
     Moving,
     /// Faults come in bursts, with lulls in between.
     Lulls,
+    /// Takers of a queue give items back while others wait.
+    Returning,
 }
 
 /// How many worlds are of each kind, in percent.
-const KINDS: [(WorldKind, u64); 6] = [
+const KINDS: [(WorldKind, u64); 7] = [
     (WorldKind::Waiting, 6),
     (WorldKind::Calm, 8),
     (WorldKind::Breathless, 4),
     (WorldKind::Crowded, 2),
     (WorldKind::Moving, 8),
     (WorldKind::Lulls, 15),
+    (WorldKind::Returning, 5),
 ];
 
 /// How many worlds have clients whose ways to the servers have different lengths, in percent, and the
@@ -143,6 +147,7 @@ impl Plan {
             WorldKind::Crowded => crowded::draw(self, program, draw),
             WorldKind::Moving => moving::draw(self, program, draw),
             WorldKind::Lulls => lulls::draw(self, program),
+            WorldKind::Returning => returning::draw(self, program, draw),
         }
     }
 

@@ -9,11 +9,13 @@ use std::time::Duration;
 
 use jute_codec::{OpCode, xid};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, ReadHalf, WriteHalf};
+use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 use zk_testserver::TestServer;
 
 use super::clients::Life;
 use super::plan::Plan;
+use super::stray::Stray;
 use crate::draw::Draw;
 use crate::history::{History, What};
 
@@ -66,6 +68,9 @@ struct State {
     /// Until when nothing of these clients arrives, in both directions.
     isolated: BTreeMap<usize, Instant>,
     trap: Option<Trap>,
+    stray: Option<Stray>,
+    /// How long a write that went astray is on its way at most.
+    stray_max: Duration,
     /// Until when packets of these clients may be held back. A packet that waits already goes on to
     /// wait when the fault ends or is replaced.
     held_back: BTreeMap<usize, Instant>,
@@ -96,8 +101,17 @@ struct Packet {
     bytes: Vec<u8>,
     /// A trap may wait for it.
     is_marked: bool,
+    /// It may go astray.
+    is_change: bool,
     /// The numbers of the replies that begin in it.
     replies: Vec<i32>,
+}
+
+/// A write that went astray, and the way to the server, which is still open.
+struct Strayed {
+    bytes: Vec<u8>,
+    to: WriteHalf<DuplexStream>,
+    arrives: oneshot::Receiver<()>,
 }
 
 impl Network {
@@ -115,6 +129,8 @@ impl Network {
             cut: None,
             isolated: BTreeMap::new(),
             trap: None,
+            stray: None,
+            stray_max: Duration::ZERO,
             held_back: BTreeMap::new(),
             moment: (now, 0),
         };
@@ -183,6 +199,26 @@ impl Network {
         self.lock().trap = Some(trap);
     }
 
+    /// Lets a write of this client go astray, after these others: its connection ends, and it arrives
+    /// when [`let_arrive`](Self::let_arrive) says so, or after the longest time.
+    pub(super) fn lead_astray(&self, client: usize, skipped: usize, longest: Duration) {
+        let mut state = self.lock();
+        (state.stray, state.stray_max) = (Some(Stray::Awaited { client, skipped }), longest);
+    }
+
+    /// Returns whether the write has gone astray.
+    pub(super) fn has_strayed(&self) -> bool {
+        !matches!(self.lock().stray, Some(Stray::Awaited { .. }))
+    }
+
+    /// Lets the write that went astray arrive after this many requests.
+    pub(super) fn let_arrive(&self, requests: usize) {
+        let mut state = self.lock();
+        if let Some(Stray::Sent(arrival)) = state.stray.take() {
+            state.stray = Some(Stray::Arriving { requests, arrival });
+        }
+    }
+
     /// Cuts the link on which the byte after this many others in this direction travels.
     pub fn cut_after(&self, direction: Direction, bytes: usize) {
         self.lock().cut = Some((direction, bytes));
@@ -191,7 +227,7 @@ impl Network {
     /// Ends all faults that wait for a packet.
     pub(super) fn disarm(&self) {
         let mut state = self.lock();
-        (state.cut, state.trap) = (None, None);
+        (state.cut, state.trap, state.stray) = (None, None, None);
     }
 
     /// Ends all faults of the network.
@@ -204,7 +240,7 @@ impl Network {
         state.slow_commits.0 = now;
         state.cut = None;
         state.isolated.clear();
-        state.trap = None;
+        (state.trap, state.stray) = (None, None);
     }
 
     /// Returns how many bytes have arrived in each second, in both directions.
@@ -246,11 +282,17 @@ impl Network {
         let (from_client, to_client) = tokio::io::split(client);
         let (from_server, to_server) = tokio::io::split(server);
         // A direction that has ended ends the link, and drops what travels in the other one.
-        tokio::select! {
+        let strayed = tokio::select! {
             biased;
-            () = self.pump(number, Direction::Up, from_client, to_server) => {}
-            () = self.pump(number, Direction::Down, from_server, to_client) => {}
-        }
+            strayed = self.pump(number, Direction::Up, from_client, to_server) => strayed,
+            strayed = self.pump(number, Direction::Down, from_server, to_client) => strayed,
+        };
+        let Some(Strayed { bytes, mut to, arrives }) = strayed else { return };
+        let longest = self.lock().stray_max;
+        // Whether it is told or nobody can tell it any more, the write arrives.
+        let _ = tokio::time::timeout(longest, arrives).await;
+        let _ = to.write_all(&bytes).await;
+        let _ = to.shutdown().await;
     }
 
     /// Passes on what is sent in one direction, each packet at its time, and nothing overtakes.
@@ -260,7 +302,7 @@ impl Network {
         direction: Direction,
         mut from: ReadHalf<DuplexStream>,
         mut to: WriteHalf<DuplexStream>,
-    ) {
+    ) -> Option<Strayed> {
         let mut packets: VecDeque<Packet> = VecDeque::new();
         let (mut frames, mut is_open, mut newest) = (Frames::default(), true, None);
         let mut buffer = vec![0; 16 * 1024];
@@ -279,9 +321,12 @@ impl Network {
                         continue;
                     }
                     let Some(packet) = packets.pop_front() else { continue };
+                    if let Some(arrives) = self.strays(client, &packet) {
+                        return Some(Strayed { bytes: packet.bytes, to, arrives });
+                    }
                     let (bytes, is_cut) = self.pass(client, direction, packet);
                     if to.write_all(&bytes).await.is_err() || is_cut {
-                        return;
+                        return None;
                     }
                 }
                 count = from.read(&mut buffer), if is_open => {
@@ -293,18 +338,24 @@ impl Network {
                     let is_up = direction == Direction::Up;
                     let pieces = frames.split(bytes, direction, self.service.is_zero() || !is_up);
                     let mut service = Duration::ZERO;
-                    for Piece { bytes, is_marked, xids } in pieces {
+                    for Piece { bytes, is_marked, is_change, xids } in pieces {
                         let due = self.due(client, direction, is_marked && is_up);
                         let due = due.max(newest.map_or(due, |newest| newest + service));
                         newest = Some(due);
                         let replies = if is_up { Vec::new() } else { xids };
-                        packets.push_back(Packet { due, bytes, is_marked, replies });
+                        packets.push_back(Packet { due, bytes, is_marked, is_change, replies });
                         service = self.service;
                     }
                 }
             }
         }
         let _ = to.shutdown().await;
+        None
+    }
+
+    /// Returns when a write arrives that goes astray.
+    fn strays(&self, client: usize, packet: &Packet) -> Option<oneshot::Receiver<()>> {
+        if packet.is_change { Stray::pass(&mut self.lock().stray, client) } else { None }
     }
 
     /// Returns when a packet that is sent now arrives.
@@ -339,7 +390,7 @@ impl Network {
     /// that send without end.
     #[expect(clippy::disallowed_methods, reason = "the clock is virtual")]
     fn pass(&self, client: usize, direction: Direction, packet: Packet) -> (Vec<u8>, bool) {
-        let Packet { due: _, mut bytes, is_marked, replies } = packet;
+        let Packet { due: _, mut bytes, is_marked, is_change: _, replies } = packet;
         self.packets.fetch_add(1, Ordering::Relaxed);
         let mut traffic = self.traffic.lock().unwrap_or_else(PoisonError::into_inner);
         *traffic.entry(self.history.now().as_secs()).or_default() += bytes.len() as u64;
@@ -351,6 +402,9 @@ impl Network {
         drop(arrivals);
         let now = Instant::now();
         let mut state = self.lock();
+        if direction == Direction::Up {
+            Stray::count(&mut state.stray);
+        }
         if state.moment.0 != now {
             state.moment = (now, 0);
         }
@@ -443,6 +497,8 @@ struct Piece {
     bytes: Vec<u8>,
     /// The header of a write or an event ends in it.
     is_marked: bool,
+    /// The header of a request that changes something ends in it.
+    is_change: bool,
     /// The numbers of the frames whose headers end in it.
     xids: Vec<i32>,
 }
@@ -457,11 +513,15 @@ impl Frames {
                 let missing = HEADER - self.header.len();
                 let (header, rest) = bytes.split_at(missing.min(bytes.len()));
                 self.header.extend_from_slice(header);
-                let (mut xid, mut is_marked) = (None, false);
+                let (mut xid, mut is_marked, mut is_change) = (None, false, false);
                 if self.header.len() == HEADER {
                     xid = Some(self.number(4));
                     is_marked = match direction {
-                        Direction::Up => is_write(OpCode(self.number(8))),
+                        Direction::Up => {
+                            let op = OpCode(self.number(8));
+                            is_change = is_write(op) && op != OpCode::SYNC || op == OpCode::SET_ACL;
+                            is_write(op)
+                        }
                         Direction::Down => xid == Some(xid::NOTIFICATION),
                     };
                     let length = usize::try_from(self.number(0)).unwrap_or(0);
@@ -471,6 +531,7 @@ impl Frames {
                 if let Some(piece) = pieces.last_mut() {
                     piece.xids.extend(xid);
                     piece.is_marked |= is_marked;
+                    piece.is_change |= is_change;
                 }
                 bytes = rest;
             } else {

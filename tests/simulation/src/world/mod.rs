@@ -12,6 +12,7 @@ pub mod plan;
 pub mod registry;
 mod rows;
 pub mod strangers;
+mod stray;
 mod surprises;
 pub mod trouble;
 mod waylay;

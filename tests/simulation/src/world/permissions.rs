@@ -15,7 +15,7 @@ use crate::program::barriers::{BARRIER, MEETING};
 use crate::program::groups::GROUP;
 use crate::program::locks::{EXCLUSIVE, RESIZED, ROOT, WIDE};
 use crate::program::trees::FOREST;
-use crate::program::values::{COUNTER, MARKERS, VALUE};
+use crate::program::values::{COUNTER, MARKERS, TREE, VALUE};
 
 /// What recipes use besides [`DIRECTORIES`].
 pub const OTHERS: [&str; 13] = [
@@ -39,6 +39,10 @@ pub const OTHERS: [&str; 13] = [
 const SOON: u64 = 25_000;
 /// How many strikes of newer seeds delete a contender that its holder may not read, in percent.
 const DOOMED_PERCENT: u64 = 15;
+/// How many strikes in worlds where nothing else happens take READ on all that is followed, in percent,
+/// and how many of these delete a znode meanwhile.
+const HIDDEN_PERCENT: u64 = 40;
+const HIDDEN_DELETION_PERCENT: u64 = 60;
 /// For how long its holder may not read it: longer than two checks of the holder take.
 const UNAWARE: Duration = Duration::from_secs(75);
 /// On how many children of a directory permissions are taken together with those on it.
@@ -66,6 +70,9 @@ impl Withdrawn {
     pub(super) fn take(&self, world: &World, draw: &mut Draw) -> String {
         // The change does this first.
         world.server.do_what_is_due();
+        if world.plan.is_silent() && draw.aside().aside().chance(HIDDEN_PERCENT) {
+            return self.hide(world, draw);
+        }
         if world.plan.has_aims && draw.aside().chance(DOOMED_PERCENT) {
             return self.doom(world, draw);
         }
@@ -109,6 +116,39 @@ impl Withdrawn {
         let doomed = (now + after, path.to_owned(), stat.czxid);
         self.doomed.lock().unwrap_or_else(PoisonError::into_inner).push(doomed);
         format!("READ on {path} for {UNAWARE:?}, and it is deleted after {after:?}")
+    }
+
+    /// Takes READ on all that a watch or a cache follows, and in most cases deletes one of these znodes
+    /// meanwhile.
+    fn hide(&self, world: &World, draw: &mut Draw) -> String {
+        let roots = [TREE, GROUP].into_iter().filter(|path| world.server.stat(path).is_some());
+        let roots: Vec<&str> = roots.collect();
+        if roots.is_empty() {
+            return "nobody follows anything".to_owned();
+        }
+        let root = draw.pick(&roots);
+        let (mut paths, mut next) = (vec![root.to_owned()], 0);
+        while let Some(path) = paths.get(next).filter(|_| paths.len() < CHILDREN_MAX).cloned() {
+            let names = world.server.children(&path).unwrap_or_default();
+            paths.extend(names.iter().map(|name| format!("{path}/{name}")));
+            next += 1;
+        }
+        let now = world.history.now();
+        let until = now + UNAWARE;
+        paths.retain(|path| self.take_one(world, path, Permissions::READ, until));
+        world.disturb(UNAWARE.min(world.plan.calm_at.saturating_sub(now)) + FORBIDDEN);
+        // Where strangers do not touch members, these are known to be there.
+        let deletes = root == TREE || world.plan.aims.touches_groups;
+        let mut text = format!("READ on {} for {UNAWARE:?}", paths.join(", "));
+        if let Some(leaf) = paths.last().filter(|_| deletes && draw.chance(HIDDEN_DELETION_PERCENT))
+            && let Some(stat) = world.server.stat(leaf)
+        {
+            let at = now + draw.ms(1, 20_000);
+            let doomed = (at, leaf.clone(), stat.czxid);
+            self.doomed.lock().unwrap_or_else(PoisonError::into_inner).push(doomed);
+            text.push_str(&format!(", and the last one is deleted at {at:?}"));
+        }
+        text
     }
 
     /// Takes permissions on a znode. Returns whether nobody has done that before, and it is there.

@@ -74,6 +74,17 @@ pub enum FaultKind {
     Permission,
     /// An administrator deletes what a call relies on, while its multi is held up.
     Waylay,
+    /// A write arrives after its connection has ended, between two requests of somebody else.
+    Stray,
+    /// All connections end, and the servers are too busy for the requests that wait meanwhile.
+    Stampede,
+}
+
+impl FaultKind {
+    /// Returns whether it may be a part of others.
+    pub(super) fn is_of_one_part(&self) -> bool {
+        !matches!(self, Self::Row | Self::Stray | Self::Surprise | Self::Waylay)
+    }
 }
 
 /// The kinds of faults that all worlds have in common. The others are drawn after everything else.
@@ -99,7 +110,7 @@ pub const FAULT_KINDS: [FaultKind; 18] = [
 ];
 
 /// The kinds of faults that are drawn last.
-pub const MORE_FAULT_KINDS: [FaultKind; 11] = [
+pub const MORE_FAULT_KINDS: [FaultKind; 13] = [
     FaultKind::Suspension,
     FaultKind::Stop,
     FaultKind::SequenceEnd,
@@ -111,6 +122,8 @@ pub const MORE_FAULT_KINDS: [FaultKind; 11] = [
     FaultKind::Permission,
     FaultKind::Surprise,
     FaultKind::Waylay,
+    FaultKind::Stray,
+    FaultKind::Stampede,
 ];
 
 /// The first seed of the worlds of today. Those below draw the worlds that they drew before there was

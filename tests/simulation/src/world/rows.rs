@@ -55,7 +55,7 @@ pub(super) async fn strike(world: &World, draw: &mut Draw, left: Duration) -> St
 
 fn draw_parts(world: &World, draw: &mut Draw, session: SessionId) -> Vec<Part> {
     let mut kinds = world.plan.faults.clone();
-    kinds.retain(|kind| !matches!(kind, FaultKind::Row | FaultKind::Surprise | FaultKind::Waylay));
+    kinds.retain(|kind| kind.is_of_one_part());
     if kinds.is_empty() {
         return Vec::new();
     }

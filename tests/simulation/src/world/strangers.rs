@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use jute_codec::Zxid;
 
+use super::kinds::WorldKind;
 use super::{DIRECTORIES, World};
 use crate::draw::Draw;
 use crate::history::What;
@@ -33,6 +34,10 @@ const AMBUSH: Duration = Duration::from_secs(5);
 
 /// The name of a znode below an item, which nobody can acknowledge then.
 pub const NOTE: &str = "note";
+
+/// How many znodes strangers create where everybody takes items all the time: each taker tries each item
+/// that it cannot deliver.
+const RETURNING_MAX: usize = 10;
 
 /// What strangers have done, as far as judges must know.
 #[derive(Debug, Default)]
@@ -165,6 +170,10 @@ impl Strangers {
         format!("{pin}/{NOTE}")
     }
 
+    fn count_created(&self) -> usize {
+        self.created.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
     fn admin_created(&self, path: &str) -> bool {
         self.created.lock().unwrap_or_else(PoisonError::into_inner).contains(path)
     }
@@ -172,6 +181,9 @@ impl Strangers {
     /// Creates a znode that belongs to no recipe in a directory of one.
     pub(super) fn create(&self, world: &World, draw: &mut Draw) -> String {
         let mut aside = draw.clone();
+        if world.plan.is_of(WorldKind::Returning) && self.count_created() >= RETURNING_MAX {
+            return "there are enough".to_owned();
+        }
         // The change does this first, and it may delete the directory or create the znode.
         world.server.do_what_is_due();
         if aside.chance(30)

@@ -89,7 +89,7 @@ impl Surprises {
 /// Lets something go wrong at the next requests of new kinds. Returns what has happened.
 pub(super) async fn strike(world: &World, draw: &mut Draw, left: Duration) -> String {
     let mut kinds = world.plan.faults.clone();
-    kinds.retain(|kind| !matches!(kind, FaultKind::Row | FaultKind::Surprise | FaultKind::Waylay));
+    kinds.retain(|kind| kind.is_of_one_part());
     if kinds.is_empty() {
         return "nothing can go wrong".to_owned();
     }

@@ -1,13 +1,16 @@
 //! An administrator who waits for a call that relies on a znode, holds its multi up, and deletes that
 //! znode meanwhile.
 //!
+//! Where empty directories go at once, all items of a queue may be deleted, so that another one gets the
+//! same name.
+//!
 //! What such a call does after a lost reply, or after it was told that the znode is gone, needs both at
 //! one moment. Faults and deletions that are drawn one by one hardly ever meet there.
 
 use std::time::Duration;
 
 use jute_codec::{OpCode, SessionId};
-use zk_testserver::{Action, At, Fault};
+use zk_testserver::{Action, At, Fault, Filter};
 
 use super::{DIRECTORIES, World};
 use crate::draw::Draw;
@@ -24,9 +27,20 @@ const CALLS: [&str; 6] = ["ack", "transaction", "commit_under", "downgrade", "re
 /// How often only acknowledgements are waited for in a world with a queue, in percent.
 const ACKS_PERCENT: u64 = 80;
 
+/// In how many worlds that remove empty directories soon the queue is emptied, so that its numbers start
+/// again, in percent.
+const EMPTY_PERCENT: u64 = 60;
+/// How soon that is.
+const SOON: Duration = Duration::from_millis(100);
+/// For how long a request is held up there: others have to put an item meanwhile.
+const EMPTY_MS: (u64, u64) = (200, 3_000);
+
 /// Waits for a call, holds up its multi, and deletes a znode of its session. Returns what has happened.
 pub(super) async fn strike(world: &World, draw: &mut Draw, left: Duration) -> String {
     let has_queue = world.server.stat(&format!("{QUEUE}/entries")).is_some();
+    if has_queue && world.plan.reap_interval <= SOON && draw.chance(EMPTY_PERCENT) {
+        return empty(world, draw, left).await;
+    }
     let count = if has_queue && draw.chance(ACKS_PERCENT) { 1 } else { CALLS.len() };
     let names = CALLS.get(..count).unwrap_or(&CALLS);
     let until = world.history.now() + PATIENCE.min(left);
@@ -53,7 +67,41 @@ pub(super) async fn strike(world: &World, draw: &mut Draw, left: Duration) -> St
     format!("{path:?} deleted during {name} of {session} with {:?}", fault.action)
 }
 
-fn round_trip(world: &World) -> u64 {
+/// Waits for a call of the queue, holds up a request of it, and deletes all items meanwhile: the next one
+/// may get the name of the one that the call is about.
+async fn empty(world: &World, draw: &mut Draw, left: Duration) -> String {
+    let entries = format!("{QUEUE}/entries");
+    let is_ack = draw.chance(50);
+    let (name, op) = if is_ack { ("ack", OpCode::MULTI) } else { ("take", OpCode::GET_DATA) };
+    let patience = PATIENCE.min(left);
+    let until = world.history.now() + patience;
+    let names = [name];
+    let (_, client) = tokio::select! {
+        biased;
+        begun = world.trouble.begun_one_of(&names) => begun,
+        () = world.sleep(patience) => return format!("nobody calls {name}"),
+    };
+    let session = world.clients.get(client).and_then(|(client, _)| client.session_id());
+    let Some(session) = session else { return format!("client {client} has no session") };
+    let pause = draw.ms(EMPTY_MS.0, EMPTY_MS.1);
+    let path_prefix = (!is_ack).then(|| format!("{entries}/"));
+    let filter = Filter { op: Some(op), session: Some(session), path_prefix };
+    let fault = Fault::new(At::Request { nth: 0, filter }, Action::Pause(pause));
+    world.server.inject(fault.clone());
+    world.trouble.arm();
+    while world.server.pending_faults().contains(&fault) {
+        if world.history.now() >= until {
+            return format!("{name} of {session} sends no {op:?}");
+        }
+        world.sleep(LOOK).await;
+    }
+    let names = world.server.children(&entries).unwrap_or_default();
+    let mut paths: Vec<String> = names.iter().map(|name| format!("{entries}/{name}")).collect();
+    paths.retain(|path| world.strangers.delete_path(world, path));
+    format!("{paths:?} deleted during {op:?} of {name} of {session}, for {pause:?}")
+}
+
+pub(super) fn round_trip(world: &World) -> u64 {
     u64::try_from(world.plan.round_trip_max().as_millis()).unwrap_or(1).max(1)
 }
 
@@ -67,7 +115,12 @@ fn hold_up(world: &World, draw: &mut Draw, session: SessionId) -> Fault {
 }
 
 /// Returns the path of a lease of the session, or of another znode that it has in a recipe.
-fn target(world: &World, draw: &mut Draw, name: &str, session: SessionId) -> Option<String> {
+pub(super) fn target(
+    world: &World,
+    draw: &mut Draw,
+    name: &str,
+    session: SessionId,
+) -> Option<String> {
     let leases = format!("{QUEUE}/taken/");
     let mut own = world.server.ephemerals();
     own.retain(|(path, owner)| {
