@@ -34,6 +34,7 @@ pub use self::states::StateStream;
 
 use crate::chroot::translate::Root;
 use crate::driver::command::{Command, WatchSender};
+use crate::driver::janitor::Idle;
 use crate::driver::lane_event::LaneEvent;
 use crate::driver::shared::Shared;
 use crate::error::{ConnectionFailure, HandOverError, OpError};
@@ -422,18 +423,7 @@ impl Client {
     pub async fn hand_over(&self) -> Result<SessionTicket, HandOverError> {
         let within = self.status().timeout;
         let deadline = self.now() + within;
-        let idle = self.before(deadline, self.shared.janitor.idle()).await;
-        if idle.is_some() {
-            // A removal that was refused pauses without a slot.
-            self.before(deadline, self.shared.janitor.done()).await;
-        }
-        // A session that has ended has taken its znodes with it.
-        let is_open = !self.status().state.is_final() && self.status().session.is_some();
-        if is_open && idle.is_some() && !self.shared.janitor.sweeps().is_empty() {
-            // What a lost request has left shows after a reconnect.
-            self.shared.send(Command::Reconnect);
-            self.before(deadline, self.shared.janitor.swept()).await;
-        }
+        let idle = self.before(deadline, self.finish_duties()).await;
         let mut paths = self.shared.janitor.duties();
         paths.append(&mut self.shared.janitor.sweeps());
         let is_open = !self.status().state.is_final() && self.status().session.is_some();
@@ -446,6 +436,24 @@ impl Client {
         self.shared.send(Command::HandOver(sender));
         // The slots stay taken until then, so that nobody begins something else.
         ticket.await.ok().flatten().ok_or(HandOverError::NoSession)
+    }
+
+    /// Waits until the janitor has nothing to do. Until the result is dropped, nobody begins anything.
+    async fn finish_duties(&self) -> Idle {
+        let janitor = &self.shared.janitor;
+        let idle = janitor.idle().await;
+        // A removal that was refused pauses without a slot.
+        janitor.done().await;
+        // A session that has ended has taken its znodes with it.
+        let is_open = !self.status().state.is_final() && self.status().session.is_some();
+        if is_open && !janitor.sweeps().is_empty() {
+            // What a lost request has left shows after a reconnect.
+            self.shared.send(Command::Reconnect);
+            janitor.swept().await;
+            // A removal that a sweep has begun may have been refused.
+            janitor.done().await;
+        }
+        idle
     }
 
     /// Waits for a future until the deadline. Returns `None` if it was not ready by then.

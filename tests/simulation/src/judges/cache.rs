@@ -32,6 +32,7 @@ pub fn judge(case: &Case<'_>) -> Vec<String> {
         FaultKind::Permission,
         FaultKind::Throttle,
         FaultKind::Overload,
+        FaultKind::Stampede,
         FaultKind::Suspension,
         FaultKind::Stop,
     ];

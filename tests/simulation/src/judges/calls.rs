@@ -32,6 +32,10 @@ const OPERATIONS: [&str; 12] = [
 /// Servers that look for empty containers so often remove one before its first child comes.
 const REAPED_AT_ONCE: Duration = Duration::from_millis(100);
 
+/// The faults of servers that refuse requests.
+const REFUSING: [FaultKind; 4] =
+    [FaultKind::Refusal, FaultKind::Throttle, FaultKind::Overload, FaultKind::Stampede];
+
 /// The calls that try again for as long as servers fail, because nobody else can give up for the caller
 /// what it has.
 const NEVER_GIVE_UP: [&str; 3] = ["release", "downgrade", "close_presence"];
@@ -39,8 +43,7 @@ const NEVER_GIVE_UP: [&str; 3] = ["release", "downgrade", "close_presence"];
 /// Returns how the promise was broken.
 pub fn judge(events: &[Event], plan: &Plan, deleted: &BTreeSet<String>) -> Vec<String> {
     let rules = Rules {
-        are_refused: plan.may_forbid()
-            || has(plan, &[FaultKind::Refusal, FaultKind::Throttle, FaultKind::Overload]),
+        are_refused: plan.may_forbid() || has(plan, &REFUSING),
         are_forbidden: plan.may_forbid(),
         are_cut: !plan.faults.is_empty() || plan.closes_connections(),
         are_exhausted: has(plan, &[FaultKind::SequenceEnd]),

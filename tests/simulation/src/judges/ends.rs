@@ -22,16 +22,8 @@ use crate::world::plan::{FaultKind, Plan};
 const HAND_OVER_MIN: Duration = Duration::from_secs(3);
 
 /// What may let a hand-over give up at once. Clients that are suspended, or whose callers are, learn of
-/// the end of its time without a wait. And a sweep that a server has refused leaves a removal that is
-/// tried again later, so the wait for sweeps is over.
-const HAND_OVER_ENDS: [FaultKind; 6] = [
-    FaultKind::Suspension,
-    FaultKind::Stop,
-    FaultKind::Refusal,
-    FaultKind::Permission,
-    FaultKind::Throttle,
-    FaultKind::Overload,
-];
+/// the end of its time without a wait.
+const HAND_OVER_ENDS: [FaultKind; 2] = [FaultKind::Suspension, FaultKind::Stop];
 
 /// Returns how the promise was broken.
 pub fn judge(events: &[Event], requests: &[RequestRecord], plan: &Plan) -> Vec<String> {
@@ -55,21 +47,16 @@ pub fn judge(events: &[Event], requests: &[RequestRecord], plan: &Plan) -> Vec<S
     violations
 }
 
-/// Judges how long hand-overs have waited that have failed because of what recipes still do. They do not
-/// wait for the markers of a handle that was dropped a moment ago.
+/// Judges how long hand-overs have waited that have failed because of what recipes still do.
 fn judge_hand_overs(events: &[Event]) -> Vec<String> {
     let mut begun: BTreeMap<Id, &Event> = BTreeMap::new();
-    let mut of_markers = false;
     let mut violations = Vec::new();
     for event in events {
         match &event.what {
             What::Begun { call, name: "hand_over", .. } => drop(begun.insert(*call, event)),
-            What::Unfinished { paths } => {
-                of_markers = paths.iter().all(|path| path.starts_with(MARKERS));
-            }
             What::Ended { call, end: End::Failed(Failure::Unfinished) } => {
                 let Some(begun) = begun.get(call) else { continue };
-                if !std::mem::take(&mut of_markers) && event.at < begun.at + HAND_OVER_MIN {
+                if event.at < begun.at + HAND_OVER_MIN {
                     violations.push(format!("it has not waited until {:?}: {begun}", event.at));
                 }
             }
@@ -137,18 +124,15 @@ mod tests {
 
     #[test]
     fn a_hand_over_that_gives_up_at_once_is_seen() {
-        let count_of = |path: &str, failure, pause: usize| {
-            let unfinished = What::Unfinished { paths: vec![path.to_owned()] };
+        let count = |failure, pause: usize| {
             let (on, timeout) = ("client 0".to_owned(), None);
             let begun = What::Begun { call: 1, name: "hand_over", on, timeout };
             let ended = What::Ended { call: 1, end: End::Failed(failure) };
             let pause = std::iter::repeat_n(What::Calm, pause);
-            let whats = std::iter::once(begun).chain(pause).chain([unfinished, ended]);
+            let whats = std::iter::once(begun).chain(pause).chain([ended]);
             judge_hand_overs(&history(whats.collect())).len()
         };
-        let count = |failure, pause| count_of("/locks/a", failure, pause);
         assert_eq!((count(Failure::Unfinished, 0), count(Failure::Unfinished, 4)), (1, 0));
-        assert_eq!(count_of("/markers/marker-1", Failure::Unfinished, 0), 0);
         assert_eq!(count(Failure::SessionExpired, 0), 0);
     }
 

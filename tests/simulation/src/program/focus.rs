@@ -245,7 +245,7 @@ mod tests {
             let is_of_meetings = plan.faults.iter().all(|kind| OF_MEETINGS.contains(kind));
             let has_only = |job| program.tasks().all(|jobs| jobs.iter().all(|it| *it == job));
             meetings += u32::from(has_only(Job::Meeting) && is_of_meetings);
-            let is_refused = plan.faults == [FaultKind::Cut, FaultKind::Throttle];
+            let is_refused = plan.faults == [FaultKind::Stampede, FaultKind::Throttle];
             crowds += u32::from(has_only(Job::Crowd) && is_refused && plan.jitter.is_zero());
         }
         assert!(meetings > 5 && crowds > 2, "{meetings} meetings, {crowds} crowds");

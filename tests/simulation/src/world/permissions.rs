@@ -136,6 +136,9 @@ impl Withdrawn {
         let now = world.history.now();
         let until = now + UNAWARE;
         paths.retain(|path| self.take_one(world, path, Permissions::READ, until));
+        if paths.is_empty() {
+            return "already or refused".to_owned();
+        }
         world.disturb(UNAWARE.min(world.plan.calm_at.saturating_sub(now)) + FORBIDDEN);
         // Where strangers do not touch members, these are known to be there.
         let deletes = root == TREE || world.plan.aims.touches_groups;
@@ -146,7 +149,7 @@ impl Withdrawn {
             let at = now + draw.ms(1, 20_000);
             let doomed = (at, leaf.clone(), stat.czxid);
             self.doomed.lock().unwrap_or_else(PoisonError::into_inner).push(doomed);
-            text.push_str(&format!(", and the last one is deleted at {at:?}"));
+            text.push_str(&format!("; the last one is deleted at {at:?}"));
         }
         text
     }
