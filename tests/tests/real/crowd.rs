@@ -82,8 +82,14 @@ impl Crowd {
             if arrived >= wanted {
                 return;
             }
-            let name = self.name;
-            assert!(begun.elapsed() < ARRIVAL_MAX, "{name}: only {arrived} of {wanted} arrived");
+            let (name, held) = (self.name, self.held.state());
+            let cut = self.clients.iter().filter(|(client, _)| client.status().connection > 1);
+            assert!(
+                begun.elapsed() < ARRIVAL_MAX,
+                "{name}: only {arrived} of {wanted} arrived, the lock is {held:?}, and {} clients \
+                 have lost a connection",
+                cut.count(),
+            );
             tokio::time::sleep(LOOK_EVERY).await;
         }
     }

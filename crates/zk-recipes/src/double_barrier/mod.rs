@@ -12,7 +12,7 @@ use zk_session::{Acl, Client, ConfigError, OpError, OptionDefect, Time, Version}
 use self::machine::depart::Depart;
 use self::machine::meet::{MEMBER, Meet, Met, round_of};
 use self::machine::past::{Fate, Past, Round};
-use self::machine::survey::{Survey, Surveyed};
+use self::machine::survey::Survey;
 use crate::action::FailedAction;
 use crate::engine::attended::Attended;
 use crate::engine::call::Call;
@@ -200,13 +200,14 @@ impl DoubleBarrier {
         deadline: Option<Time>,
     ) -> Result<Option<Round>, RecipeError> {
         let mut survey = Survey::new(self.directory.clone(), past.names());
-        let Surveyed { has_deleted, directory } = run(&self.client, &mut survey, deadline).await?;
+        let surveyed = run(&self.client, &mut survey, deadline).await?;
+        let before = surveyed.before.as_ref().map(round_of);
         // Servers delete an empty directory, and with it the rounds that it has named.
-        let round = directory.as_ref().map(round_of).ok_or(RecipeError::SessionExpired)?;
-        match past.survey(&round, has_deleted) {
-            Fate::NotCounted => Ok(None),
-            Fate::Counted => Ok(Some(round)),
-            Fate::Unknown => Err(RecipeError::SessionExpired),
+        let behind = surveyed.behind.as_ref().map(round_of).ok_or(RecipeError::SessionExpired)?;
+        match past.survey(before, behind, surveyed.has_deleted) {
+            (Fate::NotCounted, _) => Ok(None),
+            (Fate::Counted, round) => Ok(Some(round)),
+            (Fate::Unknown, _) => Err(RecipeError::SessionExpired),
         }
     }
 

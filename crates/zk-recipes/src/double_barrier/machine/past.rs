@@ -67,16 +67,29 @@ impl Past {
         &self.names
     }
 
-    /// Evaluates a round that was read behind the deletion of all earlier znodes. `has_deleted` means
-    /// that the last of them still existed: a round that had counted it could not have ended, so the
-    /// data would name it.
-    pub(crate) fn survey(&mut self, round: &Round, has_deleted: bool) -> Fate {
-        if has_deleted && self.names.len() == 1 {
-            self.seen = Some((round.directory, round.version));
+    /// Evaluates the rounds that were read before the deletion of all earlier znodes and behind it.
+    /// Returns what they mean, and the round that has counted one of the znodes, if one has.
+    ///
+    /// `has_deleted` means that the last znode still existed: a round that had counted it before could
+    /// not have ended, so the data would have named it. Whoever forms the next round may do so between
+    /// the deletion and the second read.
+    pub(crate) fn survey(
+        &mut self,
+        before: Option<Round>,
+        behind: Round,
+        has_deleted: bool,
+    ) -> (Fate, Round) {
+        let last_possible = Some(Version(behind.version.0.wrapping_add(1)));
+        if let Some(before) = before.filter(|_| has_deleted && self.names.len() == 1) {
+            self.seen = Some((before.directory, before.version));
+            if self.look(&before) == Fate::Counted {
+                self.last_possible = last_possible;
+                return (Fate::Counted, before);
+            }
         }
-        let fate = self.look(round);
-        self.last_possible = Some(Version(round.version.0.wrapping_add(1)));
-        fate
+        let fate = self.look(&behind);
+        self.last_possible = last_possible;
+        (fate, behind)
     }
 
     /// Evaluates a round.
@@ -130,32 +143,57 @@ mod tests {
         past
     }
 
+    /// Evaluates a round that nothing has changed during the survey.
+    fn survey(past: &mut Past, round: Round, has_deleted: bool) -> Fate {
+        past.survey(Some(round.clone()), round, has_deleted).0
+    }
+
     #[test]
     fn a_round_that_names_the_old_znode_has_counted_it() {
         for version in [3, 4] {
-            assert_eq!(lost_after(3).survey(&round(version, &[OLD]), false), Fate::Counted);
+            assert_eq!(survey(&mut lost_after(3), round(version, &[OLD]), false), Fate::Counted);
         }
         let mut past = lost_after(3);
-        assert_eq!(past.survey(&round(3, &[]), false), Fate::NotCounted);
+        assert_eq!(survey(&mut past, round(3, &[]), false), Fate::NotCounted);
         assert_eq!(past.look(&round(4, &["member-x", OLD])), Fate::Counted);
     }
 
     #[test]
     fn a_round_that_was_missed_may_have_counted_the_old_znode() {
-        assert_eq!(lost_after(3).survey(&round(5, &["member-x"]), false), Fate::Unknown);
+        assert_eq!(survey(&mut lost_after(3), round(5, &["member-x"]), false), Fate::Unknown);
         let other = Round { directory: Zxid(8), ..round(3, &[]) };
-        assert_eq!(lost_after(3).survey(&other, false), Fate::Unknown);
+        assert_eq!(survey(&mut lost_after(3), other, false), Fate::Unknown);
         let mut unseen = Past::default();
         unseen.lose(OLD.into());
-        assert_eq!(unseen.clone().survey(&round(3, &[]), false), Fate::Unknown);
+        assert_eq!(survey(&mut unseen.clone(), round(3, &[]), false), Fate::Unknown);
         // It still existed, so a round that had counted it would not be over.
-        assert_eq!(unseen.survey(&round(3, &[]), true), Fate::NotCounted);
+        assert_eq!(survey(&mut unseen, round(3, &[]), true), Fate::NotCounted);
+    }
+
+    /// The znode that was deleted ends its round, and the next one may be formed before anybody looks.
+    #[test]
+    fn a_round_that_ends_with_the_deletion_has_counted_the_old_znode() {
+        let unseen = || {
+            let mut past = Past::default();
+            past.lose(OLD.into());
+            past
+        };
+        let next = || round(4, &["member-x"]);
+        let fate = |before, behind| unseen().survey(before, behind, true);
+        let (counted, in_round) = fate(Some(round(3, &[OLD])), next());
+        assert_eq!((counted, in_round.version), (Fate::Counted, Version(3)));
+        assert_eq!(fate(Some(round(3, &[])), round(4, &[OLD])).0, Fate::Counted);
+        assert_eq!(fate(Some(round(3, &[])), next()).0, Fate::NotCounted);
+        assert_eq!(fate(Some(round(2, &[])), next()).0, Fate::Unknown);
+        assert_eq!(fate(None, next()).0, Fate::Unknown);
+        let other = Round { directory: Zxid(8), ..next() };
+        assert_eq!(fate(Some(round(3, &[])), other).0, Fate::Unknown);
     }
 
     #[test]
     fn the_old_znode_matters_until_the_next_round() {
         let mut past = lost_after(3);
-        assert_eq!(past.survey(&round(4, &["member-x"]), false), Fate::NotCounted);
+        assert_eq!(survey(&mut past, round(4, &["member-x"]), false), Fate::NotCounted);
         assert!(past.is_open());
         assert_eq!(past.look(&round(5, &["member-y"])), Fate::NotCounted);
         assert!(!past.is_open());
@@ -165,10 +203,10 @@ mod tests {
     #[test]
     fn nobody_enters_two_rounds_at_once() {
         let mut past = lost_after(3);
-        assert_eq!(past.survey(&round(3, &[]), false), Fate::NotCounted);
+        assert_eq!(survey(&mut past, round(3, &[]), false), Fate::NotCounted);
         assert_eq!(past.look(&round(4, &[OLD])), Fate::Counted);
         past.lose(NEW.into());
-        assert_eq!(past.clone().survey(&round(4, &[OLD]), true), Fate::Counted);
-        assert_eq!(past.survey(&round(5, &[NEW]), false), Fate::Unknown);
+        assert_eq!(survey(&mut past.clone(), round(4, &[OLD]), true), Fate::Counted);
+        assert_eq!(survey(&mut past, round(5, &[NEW]), false), Fate::Unknown);
     }
 }

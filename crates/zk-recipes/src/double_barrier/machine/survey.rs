@@ -1,9 +1,14 @@
 //! Finding out whether a round has counted a znode that its participant has lost.
 //!
-//! 1. Delete the znodes. A lost delete is issued again.
-//! 2. Read the directory. A server shows each client at least what it has answered to it before, so
-//!    the read shows every round that was formed before the deletes. A deleted participant is not in
-//!    any later list.
+//! 1. Read the directory, and delete the znodes. A lost delete is issued again.
+//! 2. Read the directory again. A server shows each client at least what it has answered to it before,
+//!    so the read shows every round that was formed before the deletes. A deleted participant is not
+//!    in any later list.
+//!
+//! The first read is for a znode that was still there: it kept the round that had counted it from
+//! ending until then, and another round may be formed between the deletes and the second read.
+
+use std::iter;
 
 use bytestring::ByteString;
 use jute_codec::{DataReply, Response};
@@ -14,15 +19,18 @@ use crate::machine::{
     flight, read,
 };
 
-/// What the directory showed behind the deletes.
+/// What the directory showed before the deletes and behind them.
 #[derive(Debug)]
 pub(crate) struct Surveyed {
+    /// The directory before the deletes, or an older state of it; `None` if it was missing.
+    pub(crate) before: Option<DataReply>,
     /// One of the deletes has deleted something.
     pub(crate) has_deleted: bool,
-    /// The directory, or `None` if it is missing.
-    pub(crate) directory: Option<DataReply>,
+    /// The directory behind the deletes, or `None` if it is missing.
+    pub(crate) behind: Option<DataReply>,
 }
 
+type First = (Option<DataReply>, bool);
 type SurveyStep = Step<Result<Surveyed, Failure>>;
 
 /// Deletes the znodes that a participant has lost, and reads the directory.
@@ -30,36 +38,40 @@ type SurveyStep = Step<Result<Surveyed, Failure>>;
 pub(crate) struct Survey {
     directory: ByteString,
     names: Vec<ByteString>,
-    /// The results of step 1.
-    has_deleted: Option<bool>,
+    /// The results of step 1: the directory, and whether something was deleted.
+    first: Option<First>,
 }
 
 impl Survey {
     pub(crate) fn new(directory: ByteString, names: &[ByteString]) -> Self {
-        Self { directory, names: names.to_vec(), has_deleted: None }
+        Self { directory, names: names.to_vec(), first: None }
     }
 
     fn deleted(&mut self, answers: Answers) -> SurveyStep {
+        let mut answers = answers.results.into_iter();
+        let before = match answers.next().map(|answer| found(answer.response())) {
+            Some(Ok(before)) => before,
+            Some(Err(error)) => return self.failed(FailedAction::Read, error),
+            None => None,
+        };
         let mut has_deleted = false;
-        for answer in answers.results {
+        for answer in answers {
             match answer.response() {
                 Ok(_) => has_deleted = true,
                 Err(error) if error.is_no_node() => {}
                 Err(error) => return self.failed(FailedAction::Delete, error),
             }
         }
-        self.has_deleted = Some(has_deleted);
+        self.first = Some((before, has_deleted));
         Step::Submit(flight(None, vec![read(self.directory.clone(), None)]), Needs::All)
     }
 
-    fn was_read(&self, has_deleted: bool, answers: Answers) -> SurveyStep {
-        let [found] = answers.take();
-        let directory = match found.response() {
-            Ok(Response::GetData(found)) => Some(found),
-            Err(error) if !error.is_no_node() => return self.failed(FailedAction::Read, error),
-            Ok(_) | Err(_) => None,
-        };
-        Step::Done(Ok(Surveyed { has_deleted, directory }))
+    fn was_read(&self, (before, has_deleted): First, answers: Answers) -> SurveyStep {
+        let [answer] = answers.take();
+        match found(answer.response()) {
+            Ok(behind) => Step::Done(Ok(Surveyed { before, has_deleted, behind })),
+            Err(error) => self.failed(FailedAction::Read, error),
+        }
     }
 
     fn failed(&self, action: FailedAction, error: OpError) -> SurveyStep {
@@ -72,14 +84,24 @@ impl Machine for Survey {
 
     fn start(&mut self, _: SessionView) -> SurveyStep {
         let deletes = self.names.iter().map(|name| delete(child(&self.directory, name)));
-        Step::Submit(flight(None, deletes.collect()), Needs::Each)
+        let operations = iter::once(read(self.directory.clone(), None)).chain(deletes);
+        Step::Submit(flight(None, operations.collect()), Needs::Each)
     }
 
     fn handle(&mut self, _: SessionView, input: Input) -> SurveyStep {
         let Input::Answered(answers) = input else { return Step::Wait(None) };
-        match self.has_deleted {
+        match self.first.take() {
             None => self.deleted(answers),
-            Some(has_deleted) => self.was_read(has_deleted, answers),
+            Some(first) => self.was_read(first, answers),
         }
+    }
+}
+
+/// Returns the directory that was read, or `None` if it is missing.
+fn found(read: Result<Response, OpError>) -> Result<Option<DataReply>, OpError> {
+    match read {
+        Ok(Response::GetData(found)) => Ok(Some(found)),
+        Err(error) if !error.is_no_node() => Err(error),
+        Ok(_) | Err(_) => Ok(None),
     }
 }
