@@ -1,13 +1,16 @@
 //! The stored number of permits: who stores it, what happens if it differs, and changing it.
 
+use std::time::Duration;
+
 use jute_codec::OpCode;
 use zk_recipes::{
     Acl, ConfigError, ErrorCode, FailedAction, LockError, LockState, Permissions, Semaphore,
 };
 use zk_tests::case::LOCK;
 use zk_tests::meter::Pace;
-use zk_tests::scene::{FIRST, SECOND, THIRD, granted_now, release, sent_since};
+use zk_tests::scene::{FIRST, SECOND, THIRD, granted_now, release, sent_since, spawn};
 use zk_tests::world::{World, run, sleep_ms};
+use zk_testserver::{Action, At, Fault, Filter};
 
 use crate::{create_directory, hold, queue_up, semaphore, stored};
 
@@ -245,6 +248,40 @@ fn a_number_that_was_set_outlives_the_contenders() {
             sleep_ms(5_000).await;
             assert_eq!(accepting.stored_permits().await, Ok(None));
             world.check_clean(&[&client, &other]).await;
+        });
+    }
+}
+
+/// Servers may remove an empty directory after it was read, and another client may create it again with
+/// its own number.
+#[test]
+fn a_directory_that_was_created_again_gets_the_number_and_the_pin() {
+    let pin = &format!("{LOCK}/permits-set");
+    for is_pinned in [false, true] {
+        run(async {
+            let world = World::new();
+            let client = world.client(FIRST).await;
+            let (first, again) = if is_pinned { (b"3", b"5") } else { (b"2", b"3") };
+            create_directory(&world);
+            assert!(world.server.admin_delete(LOCK), "it is empty");
+            world.server.admin_create(LOCK, first, None);
+            if is_pinned {
+                world.server.admin_create(pin, b"", None);
+            }
+            // The first multi is a barrier, and the second one writes.
+            let filter = Filter { op: Some(OpCode::MULTI), ..Filter::default() };
+            let pause = Action::Pause(Duration::from_secs(1));
+            world.server.inject(Fault::new(At::Request { nth: 1, filter }, pause));
+            let mut changing = semaphore(&client, 3);
+            let set = spawn(async move { changing.set_permits(2).await });
+            sleep_ms(500).await;
+            assert!(!is_pinned || world.server.admin_delete(pin));
+            assert!(world.server.admin_delete(LOCK), "it is empty");
+            world.server.admin_create(LOCK, again, None);
+            set.await.expect("it does not panic").expect("it may be written");
+            assert_eq!(stored(&world).as_deref(), Some("2"));
+            assert!(world.server.stat(pin).is_some(), "the number stays");
+            world.check_clean(&[&client]).await;
         });
     }
 }

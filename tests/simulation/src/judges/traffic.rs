@@ -12,7 +12,7 @@ use crate::program::Program;
 use crate::program::locks::{WIDE, WIDE_PERMITS};
 use crate::program::queue::QUEUE;
 use crate::world::SESSION_TIMEOUTS;
-use crate::world::kinds;
+use crate::world::kinds::{self, WorldKind};
 use crate::world::plan::{FaultKind, Plan};
 
 /// How many bytes a client may send and receive in a minute in which none of its tasks runs. The
@@ -114,7 +114,9 @@ pub fn judge(
     // Whoever keeps a lock for long renews its lease again and again, and all do while one is isolated.
     let is_patient =
         program.is_patient || plan.faults.contains(&FaultKind::Isolate) || lingers(plan);
-    let renewals = if is_patient { renewals(plan, program) } else { 0 };
+    // In a crowd, holders give back one permit after the other, also when the faults have stopped.
+    let until = if plan.is_of(WorldKind::Crowded) { quiet.start } else { plan.calm_at };
+    let renewals = if is_patient { renewals(plan, program, until) } else { 0 };
     let is_in_a_hurry = plan.focus.is_some() || plan.is_hasty;
     let call_max = if is_in_a_hurry { CALL_IN_A_HURRY_MAX } else { CALL_MAX };
     let fault_max = if plan.resumes() { FAULT_MAX } else { FAULT_OF_KEEPER_MAX * (1 + tasks) };
@@ -143,13 +145,12 @@ fn lingers(plan: &Plan) -> bool {
     plan.aims.is_steadfast || is_doomed
 }
 
-/// Returns how often the clients may write to keep their leases before they finish what they have
-/// begun.
-fn renewals(plan: &Plan, program: &Program) -> u64 {
+/// Returns how often the clients may write to keep their leases until then.
+fn renewals(plan: &Plan, program: &Program, until: Duration) -> u64 {
     let clients = (0..program.clients.len()).filter(|client| program.uses(*client));
     let usual = lingers(plan).then_some(USUAL_RENEWAL);
     let intervals = clients.filter_map(|client| plan.renewals(client).or(usual));
-    let counts = intervals.map(|it| plan.calm_at.as_millis() / it.as_millis().max(1));
+    let counts = intervals.map(|it| until.as_millis() / it.as_millis().max(1));
     u64::try_from(counts.sum::<u128>()).unwrap_or(u64::MAX)
 }
 

@@ -3,7 +3,10 @@
 //! 1. Read the directory, and test whether it has a pin. If it is missing, create it, with the number
 //!    as its data.
 //! 2. If it stores the number and has a pin, the work is done. Otherwise write the number, provided that
-//!    the data still has the version that was read, and create the pin, in one transaction.
+//!    the data still has the version that was read, and create the pin, or test that it is there, in
+//!    one transaction. Even if the number was the right one, it is written: servers may have removed
+//!    the directory since, and another client have created it again with its own number, and data that
+//!    nobody has written yet have the same version everywhere.
 //! 3. If another client was faster, or the connection was lost, pass a write barrier and continue
 //!    with 1. After the barrier the lost write has been applied, or never will be: it cannot
 //!    overwrite a number that another client stores later.
@@ -16,7 +19,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use bytestring::ByteString;
 use jute_codec::{
-    CreateMode, CreateRequest, ErrorCode, MultiOp, Request, Response, SetDataRequest,
+    CheckRequest, CreateMode, CreateRequest, ErrorCode, MultiOp, Request, Response, SetDataRequest,
 };
 use zk_session::recipe::Operation;
 use zk_session::{OpError, Version};
@@ -48,7 +51,7 @@ enum State {
     Reading,
     /// The directory is being created.
     MakingDirectory,
-    /// Step 2 is in flight, and its first operation creates the pin.
+    /// Step 2 is in flight, and its first operation creates the pin, or tests it.
     Writing { pins: bool },
 }
 
@@ -83,11 +86,10 @@ impl Resize {
             (_, Answer::Done(Response::GetData(found))) => {
                 let permits = self.permits();
                 let is_stored = Permits::decode(found.data.as_ref()) == Ok(Some(permits.count));
-                let version = (!is_stored).then_some(found.stat.version);
                 if is_stored && is_pinned {
                     Step::Done(Ok(()))
                 } else {
-                    self.store(version, is_pinned)
+                    self.store(found.stat.version, is_pinned)
                 }
             }
             (_, found) if found.is_no_node() => self.make_directory(view),
@@ -98,24 +100,27 @@ impl Resize {
         }
     }
 
-    /// Step 2. Writes the number if a version is given.
-    fn store(&mut self, version: Option<Version>, is_pinned: bool) -> ResizeStep {
+    /// Step 2.
+    fn store(&mut self, version: Version, is_pinned: bool) -> ResizeStep {
         self.state = State::Writing { pins: !is_pinned };
-        let pin = CreateRequest {
-            path: self.pin(),
-            data: Some(Bytes::new()),
-            acl: self.profile.options.acl.clone(),
-            mode: CreateMode::Persistent,
-            with_stat: false,
+        let path = self.pin();
+        let pin = if is_pinned {
+            MultiOp::Check(CheckRequest { path, version: Version::ANY })
+        } else {
+            MultiOp::Create(CreateRequest {
+                path,
+                data: Some(Bytes::new()),
+                acl: self.profile.options.acl.clone(),
+                mode: CreateMode::Persistent,
+                with_stat: false,
+            })
         };
-        let write = version.map(|version| SetDataRequest {
+        let write = MultiOp::SetData(SetDataRequest {
             path: self.profile.directory().clone(),
             data: Some(self.permits().encode()),
             version,
         });
-        let pin = (!is_pinned).then_some(MultiOp::Create(pin));
-        let multi = pin.into_iter().chain(write.map(MultiOp::SetData)).collect();
-        let operations = vec![Operation::new(Request::Multi(multi))];
+        let operations = vec![Operation::new(Request::Multi(vec![pin, write]))];
         Step::Submit(flight(None, operations), Needs::Once(0))
     }
 
