@@ -8,7 +8,7 @@ use jute_codec::{ErrorCode, OpCode};
 use zk_testserver::{Outcome, RequestRecord};
 
 use super::Case;
-use crate::history::{Event, Id, What};
+use crate::history::{End, Event, Id, What};
 use crate::program::Job;
 use crate::program::values::VALUE;
 
@@ -185,14 +185,19 @@ fn streams(case: &Case<'_>) -> Vec<String> {
 }
 
 /// Returns from when until when a client may read the value for another reason than a stream that goes
-/// on: a call of the value, or another stream of a task that uses another client from then on.
+/// on: a call of the value, or another stream of a task whose stream has failed, or that uses another
+/// client from then on.
 fn uses(events: &[Event], client: usize) -> Vec<(Duration, Duration)> {
+    let mut streams: BTreeSet<Id> = BTreeSet::new();
     let mut begun: BTreeMap<Id, Duration> = BTreeMap::new();
     let mut uses = Vec::new();
     for event in events.iter().filter(|event| event.who.is_some_and(|who| who.client == client)) {
         match &event.what {
-            What::Begun { call, name, on, .. } if on == VALUE && *name != "changes" => {
-                begun.insert(*call, event.at);
+            What::Begun { call, name: "changes", .. } => drop(streams.insert(*call)),
+            What::Begun { call, on, .. } if on == VALUE => drop(begun.insert(*call, event.at)),
+            // Its caller begins another one.
+            What::Ended { call, end: End::Failed(_) } if streams.contains(call) => {
+                uses.push((event.at, event.at + STREAMED));
             }
             What::Ended { call, .. } => {
                 uses.extend(begun.remove(call).map(|from| (from, event.at)));
@@ -244,7 +249,7 @@ fn reads_of_config(requests: &[RequestRecord]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::End;
+    use crate::history::Failure;
     use crate::judges::tests::{connect, history, on_server};
 
     /// Returns requests of this kind with this outcome on one connection, at these times.
@@ -324,6 +329,9 @@ mod tests {
         let events = history(vec![begun(1, "get"), ended, begun(2, "changes"), begun(3, "set")]);
         assert_eq!(uses(&events, 0), [(seconds(0), seconds(1)), (seconds(3), Duration::MAX)]);
         assert_eq!(uses(&events, 1), []);
+        let ended = What::Ended { call: 4, end: End::Failed(Failure::TimedOut) };
+        let events = history(vec![begun(4, "changes"), ended]);
+        assert_eq!(uses(&events, 0), [(seconds(1), seconds(1) + STREAMED)], "another stream");
         let rarely: Vec<Duration> =
             [0, 200, 600, 1_400, 3_000, 6_200, 11_200].map(Duration::from_millis).to_vec();
         assert_eq!(read_too_often(&rarely, 1, &[]), None);

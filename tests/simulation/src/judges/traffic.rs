@@ -142,7 +142,7 @@ pub fn judge(
 /// Returns whether holders keep their locks for long, although the program does not say so.
 fn lingers(plan: &Plan) -> bool {
     let is_doomed = plan.has_aims && plan.faults.contains(&FaultKind::Permission);
-    plan.aims.is_steadfast || is_doomed
+    plan.aims.is_steadfast || is_doomed || plan.is_of(WorldKind::Crowded)
 }
 
 /// Returns how often the clients may write to keep their leases until then.

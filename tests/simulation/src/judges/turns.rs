@@ -14,7 +14,9 @@ use zk_testserver::{Outcome, RequestRecord};
 use super::Case;
 use super::lives::{Life, lives};
 use crate::history::{Event, Id, Share, What};
+use crate::program::Job;
 use crate::program::locks::{RESIZED, RESIZED_MAX};
+use crate::program::views::ELECTION;
 use crate::world::plan::FaultKind;
 
 /// Servers give this number, or one below zero, to all contenders that come last.
@@ -51,9 +53,11 @@ pub fn judge(case: &Case<'_>) -> Vec<String> {
 }
 
 /// Returns the reads that have told a contender that its own znode is gone. Those who wait behind it
-/// read its znode too, and then their own. They may be of the same session.
+/// read its znode too, and then their own. They may be of the same session, like those who observe the
+/// leaders.
 fn seen_missing<'a>(case: &Case<'a>) -> Vec<Missing<'a>> {
-    let Case { requests, commits, sessions, arrivals, .. } = case;
+    let Case { requests, commits, sessions, arrivals, program, .. } = case;
+    let is_observed = |path: &str| program.has(Job::Observe) && path.starts_with(ELECTION);
     let creates = commits.iter().filter(|commit| {
         commit.error == ErrorCode::OK && matches!(commit.op, OpCode::CREATE | OpCode::CREATE2)
     });
@@ -63,7 +67,7 @@ fn seen_missing<'a>(case: &Case<'a>) -> Vec<Missing<'a>> {
         let path = request.path.as_deref()?;
         let is_read = matches!(request.op, OpCode::GET_DATA | OpCode::EXISTS);
         let is_missing = request.outcome == Outcome::Applied(ErrorCode::NO_NODE);
-        let is_own = owners.get(path) == Some(&request.session);
+        let is_own = owners.get(path) == Some(&request.session) && !is_observed(path);
         let RequestRecord { session, connection, xid, at, .. } = *request;
         let key = (*sessions.get(&session)?, xid);
         let arrived = arrivals.get(&key).into_iter().flatten().find(|arrived| **arrived >= at);

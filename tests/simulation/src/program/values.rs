@@ -292,6 +292,7 @@ async fn watch_tree(task: &mut Task, client: &Client, path: &str, timeout: Optio
         if is_closed && task.world.plan.has_aims && task.renew() {
             // Another client goes on with the session.
             let client = task.client.clone();
+            let client = timeout.map_or_else(|| client.clone(), |it| client.with_timeout(it));
             read = task.call_beside(NAME, path, timeout, client.exists(path)).await.done();
         }
         // A server may show an older state in the next session.
