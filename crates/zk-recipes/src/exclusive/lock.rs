@@ -60,8 +60,9 @@ use crate::machine::{FailedAction, read};
 ///
 /// **Deletes by an administrator.** ZooKeeper has no "delete if it is mine". Suppose that somebody
 /// deletes the holder's znode by hand and another contender creates its own. If the first holder
-/// releases the lock before it is notified, it deletes the znode of the second. Names in a queue
-/// are unique, so this cannot happen to a [`FairLock`](crate::FairLock).
+/// releases the lock before it is notified, it deletes the znode of the second, which may do the same
+/// to a third. Each of them loses the lock when it is notified. Names in a queue are unique, so this
+/// cannot happen to a [`FairLock`](crate::FairLock).
 ///
 /// **Costs.** An uncontended acquire costs one round trip, a `try_acquire` of a busy lock one read,
 /// and a release one delete.

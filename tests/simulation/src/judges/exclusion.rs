@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use zk_testserver::RequestRecord;
+
 use super::replaced::Replaced;
 use super::{Case, is_tampered};
 use crate::history::{Event, Id, Share, What};
@@ -9,7 +11,8 @@ use crate::history::{Event, Id, Share, What};
 /// Returns how the promise was broken.
 pub fn judge(case: &Case<'_>) -> Vec<String> {
     let Case { events, commits, requests, deleted, .. } = case;
-    judge_events(events, deleted, &Replaced::new(deleted, commits, requests))
+    let arrival = |request: &RequestRecord| case.arrival(request);
+    judge_events(events, deleted, &Replaced::new(deleted, commits, requests, arrival))
 }
 
 fn judge_events(

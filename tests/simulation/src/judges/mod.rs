@@ -82,6 +82,14 @@ pub struct Case<'a> {
     pub grown: i64,
 }
 
+impl Case<'_> {
+    /// Returns when the reply to a request has reached the client, if it has.
+    fn arrival(&self, request: &RequestRecord) -> Option<Duration> {
+        let key = (*self.sessions.get(&request.session)?, request.xid);
+        self.arrivals.get(&key)?.iter().find(|arrived| **arrived >= request.at).copied()
+    }
+}
+
 /// A promise that was broken.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[allow(clippy::exhaustive_structs, reason = "a pair")]

@@ -24,7 +24,7 @@ enum End {
     /// An administrator has deleted it, or its session has ended.
     Excused,
     /// A client has deleted it at this time. `is_looked_at`: the session that had created it has read
-    /// it right before, to find out whether it was its own.
+    /// it right before, to find out whether it was its own, and has waited for the reply.
     Deleted { at: Duration, is_looked_at: bool },
 }
 
@@ -34,6 +34,7 @@ impl<'a> Replaced<'a> {
         deleted: &'a BTreeSet<String>,
         commits: &'a [CommitRecord],
         requests: &'a [RequestRecord],
+        arrival: impl Fn(&RequestRecord) -> Option<Duration>,
     ) -> Self {
         let deleted: BTreeSet<&str> = deleted.iter().map(String::as_str).collect();
         let mut of_path: BTreeMap<&str, Vec<&RequestRecord>> = BTreeMap::new();
@@ -57,7 +58,9 @@ impl<'a> Replaced<'a> {
                     let Some((token, creator)) = creators.remove(path) else { continue };
                     let is_of_client = *op == OpCode::DELETE && *session != SessionId::NONE;
                     let requests = of_path.get(path).map(Vec::as_slice).unwrap_or_default();
-                    let found = is_of_client.then(|| by_client(requests, token, zxid.0)).flatten();
+                    let found = is_of_client
+                        .then(|| by_client(requests, token, zxid.0, &arrival))
+                        .flatten();
                     let end = found.map_or(End::Excused, |(at, is_looked_at)| End::Deleted {
                         at,
                         is_looked_at: is_looked_at && *session == creator,
@@ -98,15 +101,28 @@ impl<'a> Replaced<'a> {
 }
 
 /// Returns when a client has deleted a znode of this path by this transaction, and whether the same
-/// session has read it right before, behind a barrier. All these requests have the path.
-fn by_client(requests: &[&RequestRecord], token: i64, deleted: i64) -> Option<(Duration, bool)> {
+/// session has read it right before, behind a barrier, and knows the result. All these requests have the
+/// path. A task may have sent a delete while another one of the same session was reading.
+fn by_client(
+    requests: &[&RequestRecord],
+    token: i64,
+    deleted: i64,
+    arrival: impl Fn(&RequestRecord) -> Option<Duration>,
+) -> Option<(Duration, bool)> {
     let has = |request: &RequestRecord, zxid: i64| request.zxid.is_some_and(|it| it.0 == zxid);
     let end = requests.iter().rposition(|request| has(request, deleted))?;
     let delete = *requests.get(end)?;
     let begin = requests.iter().position(|request| has(request, token)).unwrap_or(0);
     let since = requests.get(begin..end)?.iter().rev().filter(|it| it.session == delete.session);
-    let last: Vec<OpCode> = since.take(2).map(|request| request.op).collect();
-    Some((delete.at, last == [OpCode::GET_DATA, OpCode::MULTI]))
+    let last: Vec<&RequestRecord> = since.take(2).copied().collect();
+    let is_looked_at = match last.as_slice() {
+        [read, barrier] => {
+            (read.op, barrier.op) == (OpCode::GET_DATA, OpCode::MULTI)
+                && arrival(read).is_some_and(|arrived| arrived <= delete.at)
+        }
+        _ => false,
+    };
+    Some((delete.at, is_looked_at))
 }
 
 #[cfg(test)]
@@ -120,7 +136,7 @@ mod tests {
     const PATH: &str = "/lock";
 
     /// Returns whether the end of the second znode of a path is excused, before it and afterwards.
-    fn excused(is_by_hand: bool, looks: bool, is_other: bool) -> (bool, bool) {
+    fn excused(is_by_hand: bool, looks: bool, waits: bool, is_other: bool) -> (bool, bool) {
         on_server(async |server| {
             let (one, other) = (connect(&server).await, connect(&server).await);
             one.create(PATH, "", Ephemeral).await.unwrap();
@@ -139,7 +155,9 @@ mod tests {
             }
             let (commits, requests) = (server.commits(), server.requests());
             let deleted = BTreeSet::from([PATH.to_owned()]);
-            let replaced = Replaced::new(&deleted, &commits, &requests);
+            let round_trip = if waits { Duration::ZERO } else { Duration::from_secs(3) };
+            let arrival = |request: &RequestRecord| Some(request.at + round_trip);
+            let replaced = Replaced::new(&deleted, &commits, &requests, arrival);
             assert!(replaced.has(PATH) && !replaced.has("/other"));
             assert!(replaced.is_excused(PATH, None, Duration::ZERO), "it may be the first one");
             let is_excused =
@@ -150,10 +168,16 @@ mod tests {
 
     #[test]
     fn a_znode_that_came_after_a_deletion_is_told_from_the_one_before() {
-        assert_eq!(excused(true, false, false), (true, true), "by hand");
-        assert_eq!(excused(false, false, false), (false, true), "its first holder may not know");
-        assert_eq!(excused(false, false, true), (false, true));
-        assert_eq!(excused(false, true, false), (false, false), "it has seen that it is another");
-        assert_eq!(excused(false, true, true), (false, true), "no session deletes what it knows");
+        assert_eq!(excused(true, false, true, false), (true, true), "by hand");
+        let is_not_aware = (false, true);
+        assert_eq!(excused(false, false, true, false), is_not_aware, "its first holder");
+        assert_eq!(excused(false, false, true, true), is_not_aware);
+        assert_eq!(
+            excused(false, true, false, false),
+            is_not_aware,
+            "the read was of another task"
+        );
+        assert_eq!(excused(false, true, true, false), (false, false), "it has seen the other one");
+        assert_eq!(excused(false, true, true, true), is_not_aware, "another session has seen it");
     }
 }

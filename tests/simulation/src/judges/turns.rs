@@ -56,7 +56,7 @@ pub fn judge(case: &Case<'_>) -> Vec<String> {
 /// read its znode too, and then their own. They may be of the same session, like those who observe the
 /// leaders.
 fn seen_missing<'a>(case: &Case<'a>) -> Vec<Missing<'a>> {
-    let Case { requests, commits, sessions, arrivals, program, .. } = case;
+    let Case { requests, commits, program, .. } = case;
     let is_observed = |path: &str| program.has(Job::Observe) && path.starts_with(ELECTION);
     let creates = commits.iter().filter(|commit| {
         commit.error == ErrorCode::OK && matches!(commit.op, OpCode::CREATE | OpCode::CREATE2)
@@ -69,9 +69,7 @@ fn seen_missing<'a>(case: &Case<'a>) -> Vec<Missing<'a>> {
         let is_missing = request.outcome == Outcome::Applied(ErrorCode::NO_NODE);
         let is_own = owners.get(path) == Some(&request.session) && !is_observed(path);
         let RequestRecord { session, connection, xid, at, .. } = *request;
-        let key = (*sessions.get(&session)?, xid);
-        let arrived = arrivals.get(&key).into_iter().flatten().find(|arrived| **arrived >= at);
-        let arrived = arrived.copied();
+        let arrived = case.arrival(request);
         let read = OwnRead { session, connection, xid, path, is_missing, at, arrived };
         (is_read && is_own).then_some(read)
     });
