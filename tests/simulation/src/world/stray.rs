@@ -9,15 +9,12 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::{World, waylay};
+use super::World;
+use super::waylay::{self, Begun};
 use crate::draw::Draw;
 use crate::program::queue::QUEUE;
 use crate::program::settled;
 
-/// For how long a call is waited for, and then its write.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// How often somebody looks whether the write is on its way.
-const LOOK: Duration = Duration::from_millis(2);
 /// The calls whose writes matter.
 const CALLS: [&str; 10] = [
     "ack",
@@ -33,7 +30,7 @@ const CALLS: [&str; 10] = [
 ];
 /// How often only the first two are waited for in a world with a queue, in percent.
 const QUEUE_PERCENT: u64 = 80;
-/// How often the write before the one in question is let through at most.
+/// How many writes of the client arrive before the one that goes astray, at most.
 const SKIPPED_MAX: usize = 2;
 /// How many requests arrive before the write at most.
 const REQUESTS_MAX: usize = 16;
@@ -96,24 +93,18 @@ pub(super) async fn strike(world: &World, draw: &mut Draw, left: Duration) -> St
     let has_queue = world.server.stat(&format!("{QUEUE}/entries")).is_some();
     let count = if has_queue && draw.chance(QUEUE_PERCENT) { 2 } else { CALLS.len() };
     let names = CALLS.get(..count).unwrap_or(&CALLS);
-    let until = world.history.now() + PATIENCE.min(left);
-    let begun = tokio::select! {
-        biased;
-        begun = world.trouble.begun_one_of(names) => begun,
-        () = world.sleep(PATIENCE.min(left)) => return format!("nobody calls one of {names:?}"),
+    let Begun { name, client, session, until } = match waylay::begun(world, names, left).await {
+        Ok(begun) => begun,
+        Err(reason) => return reason,
     };
-    let (name, client) = begun;
     let Some((handle, _)) = world.clients.get(client) else { return format!("no client {client}") };
-    let Some(session) = handle.session_id() else {
-        return format!("client {client} has no session");
-    };
     let longest = handle.status().timeout * 9 / 10;
     world.network.lead_astray(client, draw.size(0, SKIPPED_MAX), longest);
     while !world.network.has_strayed() {
         if world.history.now() >= until {
             return format!("{name} of client {client} sends no write");
         }
-        world.sleep(LOOK).await;
+        world.sleep(waylay::LOOK).await;
     }
     let mut deleted = None;
     if draw.chance(DELETION_PERCENT) {

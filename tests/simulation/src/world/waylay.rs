@@ -16,10 +16,10 @@ use super::{DIRECTORIES, World};
 use crate::draw::Draw;
 use crate::program::queue::QUEUE;
 
-/// For how long a call is waited for, and then its multi.
+/// For how long a call is waited for, including its request.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How often somebody looks whether the fault has struck.
-const LOOK: Duration = Duration::from_millis(2);
+pub(super) const LOOK: Duration = Duration::from_millis(2);
 /// How many round trips a multi is held up at most, in most cases.
 const ROUND_TRIPS: u64 = 8;
 /// The calls that rely on a znode of their session.
@@ -43,23 +43,13 @@ pub(super) async fn strike(world: &World, draw: &mut Draw, left: Duration) -> St
     }
     let count = if has_queue && draw.chance(ACKS_PERCENT) { 1 } else { CALLS.len() };
     let names = CALLS.get(..count).unwrap_or(&CALLS);
-    let until = world.history.now() + PATIENCE.min(left);
-    let begun = tokio::select! {
-        biased;
-        begun = world.trouble.begun_one_of(names) => begun,
-        () = world.sleep(PATIENCE.min(left)) => return format!("nobody calls one of {names:?}"),
+    let Begun { name, session, until, .. } = match begun(world, names, left).await {
+        Ok(begun) => begun,
+        Err(reason) => return reason,
     };
-    let (name, client) = begun;
-    let session = world.clients.get(client).and_then(|(client, _)| client.session_id());
-    let Some(session) = session else { return format!("client {client} has no session") };
     let fault = hold_up(world, draw, session);
-    world.server.inject(fault.clone());
-    world.trouble.arm();
-    while world.server.pending_faults().contains(&fault) {
-        if world.history.now() >= until {
-            return format!("{name} of {session} sends no multi");
-        }
-        world.sleep(LOOK).await;
+    if !strikes(world, &fault, until).await {
+        return format!("{name} of {session} sends no multi");
     }
     world.sleep(draw.ms(0, round_trip(world))).await;
     let path = target(world, draw, name, session);
@@ -73,32 +63,61 @@ async fn empty(world: &World, draw: &mut Draw, left: Duration) -> String {
     let entries = format!("{QUEUE}/entries");
     let is_ack = draw.chance(50);
     let (name, op) = if is_ack { ("ack", OpCode::MULTI) } else { ("take", OpCode::GET_DATA) };
-    let patience = PATIENCE.min(left);
-    let until = world.history.now() + patience;
-    let names = [name];
-    let (_, client) = tokio::select! {
-        biased;
-        begun = world.trouble.begun_one_of(&names) => begun,
-        () = world.sleep(patience) => return format!("nobody calls {name}"),
+    let Begun { session, until, .. } = match begun(world, &[name], left).await {
+        Ok(begun) => begun,
+        Err(reason) => return reason,
     };
-    let session = world.clients.get(client).and_then(|(client, _)| client.session_id());
-    let Some(session) = session else { return format!("client {client} has no session") };
     let pause = draw.ms(EMPTY_MS.0, EMPTY_MS.1);
     let path_prefix = (!is_ack).then(|| format!("{entries}/"));
     let filter = Filter { op: Some(op), session: Some(session), path_prefix };
     let fault = Fault::new(At::Request { nth: 0, filter }, Action::Pause(pause));
-    world.server.inject(fault.clone());
-    world.trouble.arm();
-    while world.server.pending_faults().contains(&fault) {
-        if world.history.now() >= until {
-            return format!("{name} of {session} sends no {op:?}");
-        }
-        world.sleep(LOOK).await;
+    if !strikes(world, &fault, until).await {
+        return format!("{name} of {session} sends no {op:?}");
     }
     let names = world.server.children(&entries).unwrap_or_default();
     let mut paths: Vec<String> = names.iter().map(|name| format!("{entries}/{name}")).collect();
     paths.retain(|path| world.strangers.delete_path(world, path));
     format!("{paths:?} deleted during {op:?} of {name} of {session}, for {pause:?}")
+}
+
+/// A call that was waited for.
+pub(super) struct Begun {
+    pub(super) name: &'static str,
+    pub(super) client: usize,
+    pub(super) session: SessionId,
+    /// Until when its request is waited for.
+    pub(super) until: Duration,
+}
+
+/// Waits until a client begins one of these calls. Fails with the reason if that does not happen.
+pub(super) async fn begun(
+    world: &World,
+    names: &[&'static str],
+    left: Duration,
+) -> Result<Begun, String> {
+    let patience = PATIENCE.min(left);
+    let until = world.history.now() + patience;
+    let (name, client) = tokio::select! {
+        biased;
+        begun = world.trouble.begun_one_of(names) => begun,
+        () = world.sleep(patience) => return Err(format!("nobody calls one of {names:?}")),
+    };
+    let session = world.clients.get(client).and_then(|(client, _)| client.session_id());
+    let Some(session) = session else { return Err(format!("client {client} has no session")) };
+    Ok(Begun { name, client, session, until })
+}
+
+/// Injects a fault. Returns whether it strikes until then.
+pub(super) async fn strikes(world: &World, fault: &Fault, until: Duration) -> bool {
+    world.server.inject(fault.clone());
+    world.trouble.arm();
+    while world.server.pending_faults().contains(fault) {
+        if world.history.now() >= until {
+            return false;
+        }
+        world.sleep(LOOK).await;
+    }
+    true
 }
 
 pub(super) fn round_trip(world: &World) -> u64 {
