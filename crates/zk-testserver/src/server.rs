@@ -19,6 +19,7 @@ mod body;
 mod conduct;
 #[cfg(test)]
 mod costs;
+mod deposed;
 mod follower;
 mod handshake;
 mod held;
@@ -49,6 +50,7 @@ use crate::session::Sessions;
 use crate::tree::Lifetime;
 use crate::words::{self, Figures};
 
+use self::deposed::Deposed;
 use self::held::Held;
 use self::members::LEADER;
 use self::partition::Island;
@@ -72,6 +74,8 @@ pub struct Server {
     followers: Vec<Replica>,
     /// Members that have lost the others, and serve only reads.
     islands: BTreeMap<usize, Island>,
+    /// Members that led, and do not know yet that they do not any more.
+    deposed: BTreeMap<usize, Deposed>,
     sessions: Sessions,
     faults: Faults,
     conduct: Conduct,
@@ -109,6 +113,7 @@ impl Server {
                 .then(|| Replica::new(&config)),
             followers: (1..config.members).map(|_| Replica::new(&config)).collect(),
             islands: BTreeMap::new(),
+            deposed: BTreeMap::new(),
             sessions: Sessions::new(config.first_id(), config.tick),
             faults: Faults::default(),
             conduct: Conduct::default(),
@@ -145,9 +150,11 @@ impl Server {
     pub fn handle_connect_to(&mut self, member: usize, peer: IpAddr, now: Duration) -> Option<u64> {
         assert!(member < self.members(), "{member} is not a member of {}", self.members());
         self.handle_timeout(now);
-        let reception = self.reception(now);
-        if now < self.refuse_until || matches!(reception, Reception::Refused | Reception::BlackHole)
-        {
+        let is_deposed = self.is_deposed(member, now);
+        let reception = if is_deposed { Reception::Open } else { self.reception(now) };
+        let refuses = matches!(reception, Reception::Refused | Reception::BlackHole)
+            || (now < self.refuse_until && !is_deposed);
+        if refuses {
             return None;
         }
         self.last_connection += 1;

@@ -105,6 +105,18 @@ impl TestServer {
         self.with(|server, _| server.is_partitioned(self.member))
     }
 
+    /// Makes this member one that led until now, while the others have elected another leader. It
+    /// acknowledges pings, serves reads from its state at this time, and resumes the sessions that
+    /// existed. It answers syncs until a client sends it a write or starts a session, which it never
+    /// answers, and sends no events. Nothing of this renews a session at the other members, where all
+    /// sessions continue with their full timeouts. After `notices_after`, it closes its connections
+    /// and follows the others; real leaders take up to `syncLimit` ticks.
+    ///
+    /// The call does nothing if the member is partitioned.
+    pub fn depose(&self, notices_after: Duration) {
+        self.with(|server, now| server.depose(self.member, notices_after, now));
+    }
+
     /// Returns the sessions that only this member knows, because it is partitioned.
     pub fn read_only_sessions(&self) -> Vec<SessionId> {
         self.with(|server, _| server.read_only_sessions(self.member))
@@ -152,8 +164,8 @@ impl TestServer {
     }
 
     /// Ends everything that a test has made the server do wrong, except for pauses: disarms all
-    /// faults, accepts connections and requests again, ends elections and partitions, and restores
-    /// the configured lag.
+    /// faults, accepts connections and requests again, ends elections, partitions and the mistakes of
+    /// deposed leaders, and restores the configured lag.
     pub fn reset(&self) {
         self.with(Server::reset);
         self.shared.reception.notify_waiters();

@@ -56,8 +56,8 @@ impl Server {
     }
 
     /// Ends everything that a test has made the server do wrong, except for pauses: disarms all
-    /// faults, accepts connections and requests again, ends elections and partitions, and restores
-    /// the configured lag.
+    /// faults, accepts connections and requests again, ends elections, partitions and the mistakes of
+    /// deposed leaders, and restores the configured lag.
     pub fn reset(&mut self, now: Duration) {
         self.faults.clear();
         self.conduct = Conduct::default();
@@ -65,6 +65,9 @@ impl Server {
         self.throttled_until = Duration::ZERO;
         self.set_reception(Reception::Open);
         self.end_election(now);
+        for member in std::mem::take(&mut self.deposed).into_keys() {
+            self.disconnect_member(member, now);
+        }
         self.set_lag(self.configured_lag, now);
     }
 

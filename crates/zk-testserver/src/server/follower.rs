@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use jute_codec::{
-    ErrorCode, OpCode, Reader, Record as _, Request, RequestHeader, Response, SessionId, xid,
+    ErrorCode, OpCode, Reader, Record as _, Request, RequestHeader, Response, SessionId, Zxid, xid,
 };
 
 use super::Server;
@@ -51,13 +51,26 @@ impl Server {
         let mut reader = Reader::new(payload);
         let Ok(header) = RequestHeader::decode(&mut reader) else { return self.close(id) };
         if header.op == OpCode::PING {
-            return self.reply(id, xid::PING, Ok(Response::Empty));
+            let past = self.connections.get(id).and_then(|connection| connection.cut_off.as_ref());
+            let zxid = past.map_or(Zxid::NONE, |past| past.zxid);
+            return self.reply_error(id, xid::PING, zxid, ErrorCode::OK);
         }
         let body = decode(header.op, &mut reader, &self.config);
         let path = body.paths().first().map(|path| (*path).to_owned());
         let is_write = body.is_write(self.config.version);
+        self.propose_alone(id, &body);
         let outcome = match body {
-            Body::Known(request) if !is_write && !needs_leader(&request) => {
+            Body::Known(Request::Sync(path)) if self.syncs_alone(id) => self
+                .in_the_past(id, |server| server.reply(id, header.xid, Ok(Response::Sync(path))))
+                .map_or(Outcome::Dropped, |()| Outcome::Applied(ErrorCode::OK)),
+            // These concern only this connection.
+            Body::Known(Request::Auth(auth)) => {
+                Outcome::Applied(self.authenticate(id, header.xid, &auth))
+            }
+            Body::Known(Request::Sasl(token)) => {
+                Outcome::Applied(self.sasl(id, header.xid, token.0.as_ref()))
+            }
+            Body::Known(request) if !is_write && !matches!(request, Request::Sync(_)) => {
                 self.read_old_state(id, session, header, &request, now)
             }
             Body::BareCheck(_)
@@ -84,27 +97,27 @@ impl Server {
         request: &Request,
         now: Duration,
     ) -> Outcome {
-        let Some(past) = self.connections.get(id).and_then(|connection| connection.cut_off.clone())
-        else {
-            return Outcome::Dropped;
-        };
+        let read = self.in_the_past(id, |server| {
+            let result = server.read(id, session, request, now);
+            let error = result.as_ref().err().copied().unwrap_or(ErrorCode::OK);
+            server.reply(id, header.xid, result);
+            error
+        });
+        read.map_or(Outcome::Dropped, Outcome::Applied)
+    }
+
+    /// Does something in the state in which the server of a connection has lost the others.
+    fn in_the_past<T>(&mut self, id: u64, act: impl FnOnce(&mut Self) -> T) -> Option<T> {
+        let past = self.connections.get(id)?.cut_off.clone()?;
         let replica = self.replica_mut(id);
         let tree = std::mem::replace(&mut replica.tree, (*past.tree).clone());
         let zxid = std::mem::replace(&mut replica.zxid, past.zxid);
-        let result = self.read(id, session, request, now);
-        let error = result.as_ref().err().copied().unwrap_or(ErrorCode::OK);
-        self.reply(id, header.xid, result);
+        let done = act(self);
         let replica = self.replica_mut(id);
         replica.tree = tree;
         replica.zxid = zxid;
         // The watches of the connection never trigger, because the old state does not change.
         replica.watches.forget(id);
-        Outcome::Applied(error)
+        Some(done)
     }
-}
-
-/// Returns whether a request that writes nothing needs the leader. Auth requests are included for
-/// simplicity: clients authenticate right after the handshake, before a follower can lose its leader.
-fn needs_leader(request: &Request) -> bool {
-    matches!(request, Request::Auth(_) | Request::Sasl(_) | Request::Sync(_))
 }

@@ -37,7 +37,8 @@ impl Server {
             )
             | None => {}
         }
-        let reception = self.reception(now);
+        let is_deposed = self.is_deposed(self.member_of(id), now);
+        let reception = if is_deposed { Reception::Open } else { self.reception(now) };
         let response = if reception == Reception::Expired {
             Some(expired(&request))
         } else {
@@ -78,6 +79,9 @@ impl Server {
         }
         if is_cut_off {
             return self.connect_to_island(id, request, now);
+        }
+        if self.is_deposed(self.member_of(id), now) {
+            return self.connect_to_deposed(id, request);
         }
         if request.last_zxid_seen > self.replica(id).zxid {
             return None;

@@ -77,6 +77,7 @@ impl Server {
 
     /// Closes the connections to one member. The sessions continue.
     pub fn disconnect_member(&mut self, member: usize, now: Duration) {
+        self.deposed.remove(&member);
         let all = self.connections.iter();
         let ids: Vec<u64> = all.filter(|(_, c)| c.member == member).map(|(id, _)| id).collect();
         for id in ids {

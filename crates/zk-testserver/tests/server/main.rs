@@ -5,6 +5,7 @@ mod backlog;
 mod client;
 mod closing;
 mod conduct;
+mod deposed;
 mod errors;
 mod faults;
 mod followers;
