@@ -147,6 +147,8 @@ pub enum What {
     HeldByClosed { lock: String, guard: Id },
     /// The caller of a guard relies on it, its session lives, and its znode is not there.
     Vanished { lock: String, guard: Id, path: String },
+    /// A guard is relied on, and its znode belongs to another session.
+    Foreign { lock: String, guard: Id, path: String, owner: SessionId },
     /// The caller of a guard relies on it although its znode was deleted long before.
     Unaware { lock: String, guard: Id, path: String },
     /// A guard is at risk for long, although its client is connected and no server refuses anything.

@@ -38,10 +38,12 @@ pub fn judge(events: &[Event], requests: &[RequestRecord], plan: &Plan) -> Vec<S
     if !plan.faults.iter().any(|kind| HAND_OVER_ENDS.contains(kind)) && plan.blind.is_none() {
         violations = judge_hand_overs(events);
     }
-    let events = events.iter().filter(|event| {
-        let is_of_resume =
-            matches!(event.what, What::LostSession { .. } | What::NotContinued { .. });
-        plan.resumes() || !is_of_resume
+    // A deposed leader believes that sessions have ended which have begun since.
+    let knows_sessions = plan.resumes() && !plan.faults.contains(&FaultKind::Deposition);
+    let events = events.iter().filter(|event| match event.what {
+        What::LostSession { .. } => knows_sessions,
+        What::NotContinued { .. } => plan.resumes(),
+        _ => true,
     });
     violations.extend(judge_events(events, &late));
     violations

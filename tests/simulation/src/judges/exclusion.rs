@@ -86,6 +86,9 @@ fn said(what: &What, is_excused: impl Fn(&Id, &str) -> bool) -> Option<(String, 
             lock,
             format!("guard {guard} is relied on, its session lives, and {path} is not there"),
         ),
+        What::Foreign { lock, guard, path, owner } => {
+            (lock, format!("guard {guard} is relied on, and {path} belongs to {owner}"))
+        }
         What::Mislaid { lock, guard, path } => {
             (lock, format!("guard {guard} is lost because {path} was deleted, and it is there"))
         }
@@ -191,6 +194,9 @@ mod tests {
         assert_eq!(count(vec![vanished.clone()]), 1);
         let deleted = BTreeSet::from([path.clone()]);
         assert_eq!(judge_deleted(&history(vec![vanished]), &deleted).len(), 0);
+        let (guard, owner) = (1, SessionId(7));
+        let foreign = What::Foreign { lock: lock(), guard, path: path.clone(), owner };
+        assert_eq!(judge_deleted(&history(vec![foreign]), &deleted).len(), 1);
         assert_eq!(count(vec![What::Mislaid { lock: lock(), guard: 1, path }]), 1);
         assert_eq!(count(vec![What::Revoked { lock: lock(), guard: 1 }]), 1);
         assert_eq!(count(vec![What::Dared { lock: lock(), guard: 1 }]), 1);

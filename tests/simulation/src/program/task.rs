@@ -456,7 +456,7 @@ impl Task {
     /// Without a lease, nothing is promised about others while servers can be cut off from their
     /// leader: they acknowledge what the leader has given to somebody else.
     fn promises_about_others(&self) -> bool {
-        self.has_lease() || !self.world.plan.faults.contains(&FaultKind::CutOff)
+        self.has_lease() || !self.world.plan.cuts_off()
     }
 
     /// Lets the registry ask about a guard of this task.

@@ -31,6 +31,15 @@ const KEEPER_QUEUE_PERCENT: u64 = 50;
 /// nothing but a queue, whose acknowledgements rely on most.
 const WAYLAY_PERCENT: u64 = 8;
 const NARROW_WAYLAY_PERCENT: u64 = 40;
+/// How many worlds with several members have leaders that do not know that they were deposed, in
+/// percent, and how many of those in which leases matter.
+const DEPOSITION_PERCENT: u64 = 5;
+const LEASES_DEPOSITION_PERCENT: u64 = 40;
+/// How many worlds with locks have copies of znodes, in percent.
+const FORGERY_PERCENT: u64 = 8;
+/// Chosen like the first one, when these were added.
+const DEPOSITION_SALT: u64 = 0xde_90;
+const FORGERY_SALT: u64 = 0xf0_46;
 /// In how many worlds holders keep what they have for long, in percent, and when the faults stop there
 /// in milliseconds: there is time for one or two of them.
 const STEADFAST_PERCENT: u64 = 15;
@@ -79,6 +88,27 @@ impl Plan {
         self.draw_steadfastness(program, &mut draw.fork());
         self.draw_keepers(program, &mut keepers);
         self.draw_waylaying(program, &mut draw.fork());
+        self.draw_deposition(&mut Draw::new(seed ^ DEPOSITION_SALT));
+        self.draw_forgery(program, &mut Draw::new(seed ^ FORGERY_SALT));
+    }
+
+    /// Lets leaders go on without knowing that they do not lead any more.
+    fn draw_deposition(&mut self, draw: &mut Draw) {
+        let relies = self.leases.is_some() || self.faults.contains(&FaultKind::CutOff);
+        let percent = if relies { LEASES_DEPOSITION_PERCENT } else { DEPOSITION_PERCENT };
+        let is_possible = self.members > 1 && self.resumes() && !self.is_silent();
+        if draw.chance(percent) && is_possible {
+            self.faults.push(FaultKind::Deposition);
+        }
+    }
+
+    /// Lets an administrator replace znodes of contenders by copies.
+    fn draw_forgery(&mut self, program: &Program, draw: &mut Draw) {
+        let has_locks = program.tasks().flatten().any(|job| matches!(job, Job::Lock(_)));
+        // Deletions would hide what clients may not read.
+        if draw.chance(FORGERY_PERCENT) && has_locks && self.blind.is_none() && !self.is_silent() {
+            self.faults.push(FaultKind::Forgery);
+        }
     }
 
     fn draw_waylaying(&mut self, program: &Program, draw: &mut Draw) {

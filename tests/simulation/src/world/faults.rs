@@ -6,6 +6,7 @@ use jute_codec::{ErrorCode, OpCode, SessionId};
 use zk_testserver::{Action, At, CutOff, Fault, Filter, Reception, Until};
 
 use super::World;
+use super::forgery;
 use super::kinds::WorldKind;
 use super::link::{Direction, Trap};
 use super::lulls;
@@ -51,6 +52,11 @@ const BEGIN_MAX: Duration = Duration::from_secs(5);
 
 /// The requests with which a cache reads.
 const READS: [OpCode; 3] = [OpCode::GET_DATA, OpCode::GET_CHILDREN2, OpCode::MULTI_READ];
+
+/// For how long holders go on that are cut off, where their leases matter.
+const LINGER: Duration = Duration::from_secs(45);
+/// How often a client hears of nobody after it may have heard of a deposed leader, in percent.
+const ALONE_PERCENT: u64 = 40;
 
 /// How many readers that move connect again at once, in percent.
 const AT_ONCE_PERCENT: u64 = 80;
@@ -151,6 +157,8 @@ pub(super) async fn strike(world: &World, number: u64, kind: FaultKind, draw: &m
         FaultKind::Surprise => surprises::strike(world, draw, left).await,
         FaultKind::Waylay => waylay::strike(world, draw, left).await,
         FaultKind::Stray => stray::strike(world, draw, left).await,
+        FaultKind::Deposition => depose(world, draw, left).await,
+        FaultKind::Forgery => forgery::strike(world, draw, left).await,
         kind => inflict(world, draw, kind),
     };
     world.history.note(What::Fault { number, text: format!("{kind:?}: {text}") });
@@ -194,7 +202,7 @@ fn inflict(world: &World, draw: &mut Draw, kind: FaultKind) -> String {
             let (client, mut duration) = (any_client(world, draw), outage(draw));
             if world.plan.leases.is_some() {
                 // The holder goes on, to see when its lease ends.
-                duration = duration.max(Duration::from_secs(45));
+                duration = duration.max(LINGER);
                 world.trouble.linger_until(world.history.now() + duration);
             }
             world.network.isolate(client, duration);
@@ -304,7 +312,9 @@ fn inflict(world: &World, draw: &mut Draw, kind: FaultKind) -> String {
             format!("for {duration:?}, connections: {is_refused}")
         }
         FaultKind::Ambush
+        | FaultKind::Deposition
         | FaultKind::Expiry
+        | FaultKind::Forgery
         | FaultKind::Intruder
         | FaultKind::Row
         | FaultKind::Stop
@@ -515,14 +525,51 @@ fn pause_keeper(world: &World, draw: &mut Draw) -> Option<String> {
     Some(format!("the server of {session} for {duration:?}"))
 }
 
+/// Lets a member lead on while the others, perhaps after a while, follow another one. Clients that have
+/// lost their connections may resume their sessions on it, and perhaps one of them hears of nobody after
+/// that.
+async fn depose(world: &World, draw: &mut Draw, left: Duration) -> String {
+    let last = world.plan.members - 1;
+    // Some clients use only the last one.
+    let member = if draw.chance(50) { last } else { draw.size(0, last) };
+    let notices_after = noticed_after(world, draw);
+    let busy = draw.pick(&[Duration::ZERO, Duration::from_millis(500), notices_after]);
+    world.disturb(notices_after.max(busy));
+    // Most holders would give up before the session has ended, which nobody tells them.
+    if draw.chance(50) {
+        world.trouble.linger_until(world.history.now() + notices_after);
+    }
+    world.server.member(member).depose(notices_after);
+    for other in (0..=last).filter(|other| *other != member) {
+        world.server.member(other).disconnect_member();
+    }
+    world.server.refuse_for(busy);
+    let text = format!("member {member} for {notices_after:?}, the others are away for {busy:?}");
+    if !draw.chance(ALONE_PERCENT) {
+        return text;
+    }
+    let most = u64::try_from(notices_after.as_millis()).unwrap_or(1);
+    world.sleep(draw.ms(1, most).min(left)).await;
+    let alone = expire(world, draw);
+    // Holders go on, to see when their leases end.
+    world.trouble.linger_until(world.history.now() + LINGER);
+    format!("{text}; then nothing of {alone}")
+}
+
+/// Returns how long a server may take to notice that it has lost the others.
+fn noticed_after(world: &World, draw: &mut Draw) -> Duration {
+    let tick = u64::try_from(world.plan.tick.as_millis()).unwrap_or(1);
+    // Only a server that notices late outlives a session.
+    let least = if draw.chance(50) { 4 * tick } else { 1 };
+    // `syncLimit` is five ticks in the sample configuration, and a tick passes until it counts.
+    Duration::from_millis(draw.between(least, 5 * tick))
+}
+
 fn cut_off(world: &World, draw: &mut Draw) -> String {
     let Some(session) = any_session(world, draw) else { return "nobody".to_owned() };
     let tick = u64::try_from(world.plan.tick.as_millis()).unwrap_or(1);
-    // Only a follower that notices late outlives a session.
-    let least = if draw.chance(50) { 4 * tick } else { 1 };
     let cut_off = CutOff {
-        // `syncLimit` is five ticks in the sample configuration, and a tick passes until it counts.
-        notices_after: Duration::from_millis(draw.between(least, 5 * tick)),
+        notices_after: noticed_after(world, draw),
         unreported: Duration::from_millis(draw.between(0, tick / 2)),
     };
     world.disturb(cut_off.notices_after);

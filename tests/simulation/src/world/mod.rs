@@ -3,6 +3,7 @@
 mod aims;
 pub mod clients;
 pub mod faults;
+mod forgery;
 pub mod freeze;
 pub mod kinds;
 pub mod link;

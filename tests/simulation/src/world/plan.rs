@@ -78,12 +78,24 @@ pub enum FaultKind {
     Stray,
     /// All connections end, and the servers are too busy for the requests that wait meanwhile.
     Stampede,
+    /// A member that led does not know that the others have elected another leader.
+    Deposition,
+    /// An administrator replaces a znode of a recipe, whose reply was lost, by a copy.
+    Forgery,
 }
 
 impl FaultKind {
     /// Returns whether it may be a part of others.
     pub(super) fn is_of_one_part(&self) -> bool {
-        !matches!(self, Self::Row | Self::Stray | Self::Surprise | Self::Waylay)
+        !matches!(
+            self,
+            Self::Deposition
+                | Self::Forgery
+                | Self::Row
+                | Self::Stray
+                | Self::Surprise
+                | Self::Waylay
+        )
     }
 }
 
@@ -110,7 +122,7 @@ pub const FAULT_KINDS: [FaultKind; 18] = [
 ];
 
 /// The kinds of faults that are drawn last.
-pub const MORE_FAULT_KINDS: [FaultKind; 13] = [
+pub const MORE_FAULT_KINDS: [FaultKind; 15] = [
     FaultKind::Suspension,
     FaultKind::Stop,
     FaultKind::SequenceEnd,
@@ -124,6 +136,8 @@ pub const MORE_FAULT_KINDS: [FaultKind; 13] = [
     FaultKind::Waylay,
     FaultKind::Stray,
     FaultKind::Stampede,
+    FaultKind::Deposition,
+    FaultKind::Forgery,
 ];
 
 /// The first seed of the worlds of today. Those below draw the worlds that they drew before there was
@@ -567,7 +581,13 @@ impl Plan {
     /// Returns whether each read sees all that was committed before: no server lags, and none is cut
     /// off without knowing it.
     pub fn reads_are_current(&self) -> bool {
-        self.members == 1 && !self.faults.contains(&FaultKind::CutOff)
+        self.members == 1 && !self.cuts_off()
+    }
+
+    /// Returns whether servers may lose the others without knowing it.
+    pub fn cuts_off(&self) -> bool {
+        let kinds = [FaultKind::CutOff, FaultKind::Deposition];
+        self.faults.iter().any(|kind| kinds.contains(kind))
     }
 
     /// Returns whether nothing in this world keeps a client from renewing its lease in time.
@@ -612,7 +632,7 @@ impl Plan {
     /// Returns how often a client writes while it has a lock, if it is more often than usual.
     pub fn renewals(&self, client: usize) -> Option<Duration> {
         let mut draw = Draw::new(self.leases? ^ u64::try_from(client).ok()?);
-        let is_frequent = draw.between(0, 9) <= 6;
+        let is_frequent = draw.between(0, 9) <= self.frequent();
         is_frequent.then(|| Duration::from_millis(draw.pick(&[50, 100, 250])))
     }
 
@@ -625,9 +645,15 @@ impl Plan {
         }
         let mut draw = Draw::new(self.leases? ^ u64::try_from(client).ok()?);
         match draw.between(0, 9) {
-            7 => Some(Lease::pings(SYNC_LIMIT, self.tick)),
+            number if number <= 7 => Some(Lease::pings(SYNC_LIMIT, self.tick)),
             _ => None,
         }
+    }
+
+    /// Returns how many of ten clients write often, without the first one. A deposed leader commits
+    /// nothing, so that only leases of pings rely on what it says.
+    fn frequent(&self) -> u64 {
+        if self.faults.contains(&FaultKind::Deposition) { 3 } else { 6 }
     }
 
     /// Returns whether the client of this number ends when its session expires, instead of opening

@@ -430,6 +430,19 @@ impl Lock {
                                 found.is_some() && czxid.is_none_or(|it| found == Some(it));
                             !is_own && sessions.contains(session)
                         };
+                    let foreign =
+                        znode.as_ref().filter(|_| is_held).and_then(|(path, czxid, own)| {
+                            let found = server.stat(path)?;
+                            let is_same = *czxid == Some(found.czxid.0);
+                            (is_same && found.ephemeral_owner != *own)
+                                .then_some(found.ephemeral_owner)
+                        });
+                    if let Some(owner) = foreign
+                        && let Some((path, ..)) = znode.take()
+                    {
+                        let lock = name.to_owned();
+                        history.note(What::Foreign { lock, guard: *guard, path, owner });
+                    }
                     if is_held && let Some((path, ..)) = znode.take_if(is_gone) {
                         let lock = name.to_owned();
                         history.note(What::Vanished { lock, guard: *guard, path });
