@@ -133,7 +133,7 @@ pub fn judge(case: &Case<'_>) -> Vec<Violation> {
         ("the numbers of requests grow", numbers::judge(requests, plan)),
         ("a call ends with its timeout", deadlines::judge(events, plan)),
         ("only a holder commits", fencing::judge(events, commits)),
-        ("a client that ends leaves the way free", ends::judge(events, requests, plan)),
+        ("a client that ends leaves the way free", ends::judge(case)),
         ("a client uses the servers of its list", hosts::judge(events)),
         ("nobody waits for a client that has ended", stopped::judge(events, plan)),
         ("a subtree is gone, and nothing beside it", tree::judge(case)),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jute_codec::{ErrorCode, OpCode, SessionId};
-use zk_testserver::{CommitRecord, RequestRecord};
+use zk_testserver::{CommitRecord, Outcome, RequestRecord};
 
 use super::Case;
 use super::liveness::patience;
@@ -23,7 +23,7 @@ pub fn judge_deletions(case: &Case<'_>) -> Vec<String> {
     let mut violations = Vec::new();
     if plan.is_silent() {
         let limit = TEST_MAX + patience(plan);
-        violations.extend(unnoticed(events, limit));
+        violations.extend(unnoticed(events, requests, limit));
     }
     // Whatever else happens may keep a presence away.
     let is_alone = plan.faults == [FaultKind::Deletion] && plan.resumes();
@@ -34,16 +34,26 @@ pub fn judge_deletions(case: &Case<'_>) -> Vec<String> {
     violations
 }
 
-/// Returns which presences say that their znodes are there, long after somebody has deleted them.
-fn unnoticed(events: &[Event], limit: Duration) -> Vec<String> {
+/// Returns which presences say that their znodes are there, long after somebody has deleted them. A
+/// session that may not read the znode of somebody else at the same path cannot tell it from its own.
+fn unnoticed(events: &[Event], requests: &[RequestRecord], limit: Duration) -> Vec<String> {
+    let is_refused = |of: SessionId, path: &str, since: Duration, until: Duration| {
+        requests.iter().any(|request| {
+            (request.session, request.outcome) == (of, Outcome::Applied(ErrorCode::NO_AUTH))
+                && request.path.as_deref() == Some(path)
+                && (since..=until).contains(&request.at)
+        })
+    };
     let mut deleted: BTreeMap<(&str, i64), Duration> = BTreeMap::new();
     let mut violations = Vec::new();
     for event in events {
         match &event.what {
             What::Deleted { path, czxid } => drop(deleted.insert((path, *czxid), event.at)),
-            What::Stands { path, czxid, .. } => {
+            What::Stands { path, czxid, session, .. } => {
                 let at = deleted.get(&(path.as_str(), *czxid));
-                if let Some(at) = at.filter(|at| event.at > **at + limit) {
+                if let Some(at) = at.filter(|at| event.at > **at + limit)
+                    && !is_refused(*session, path, *at, event.at)
+                {
                     violations.push(format!("its znode was deleted at {at:?}: {event}"));
                 }
             }
@@ -176,10 +186,32 @@ mod tests {
 
     #[test]
     fn a_presence_that_does_not_notice_the_deletion_of_its_znode_is_seen() {
-        let count = |whats, limit| unnoticed(&history(whats), Duration::from_secs(limit)).len();
+        let count =
+            |whats, limit| unnoticed(&history(whats), &[], Duration::from_secs(limit)).len();
         assert_eq!(count(vec![stands(1, 3), deleted(3), deleted(5), stands(1, 3)], 1), 1);
         assert_eq!(count(vec![stands(1, 3), deleted(3), deleted(5), stands(1, 3)], 2), 0);
         assert_eq!(count(vec![stands(1, 3), deleted(3), deleted(5), stands(1, 7)], 1), 0);
+    }
+
+    #[test]
+    fn a_presence_that_may_not_read_the_znode_of_its_successor_is_excused() {
+        on_server(async |server| {
+            server.admin_create("/group", b"", None);
+            server.admin_create(PATH, b"", None);
+            server.admin_set_acl(PATH, Vec::new());
+            let client = connect(&server).await;
+            let session = client.session_id().unwrap();
+            client.get_data(PATH).await.unwrap_err();
+            let mut requests = server.requests();
+            let stands = || What::Stands { presence: 1, path: PATH.to_owned(), session, czxid: 3 };
+            let events = history(vec![stands(), deleted(3), deleted(5), stands()]);
+            // The deletion is in second 1, and the presence says in second 3 that it is there.
+            let mut count = |second| {
+                requests.iter_mut().for_each(|it| it.at = Duration::from_secs(second));
+                unnoticed(&events, &requests, Duration::from_secs(1)).len()
+            };
+            assert_eq!((count(0), count(2), count(4)), (1, 0, 1));
+        });
     }
 
     #[test]

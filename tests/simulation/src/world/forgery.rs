@@ -1,5 +1,4 @@
-//! An administrator who restores a znode from a backup: another session owns it then, or the same one,
-//! with the data of the one before.
+//! An administrator who restores a znode with the data of the one before: another session owns it then.
 //!
 //! A recipe that has lost the reply to a create looks for a znode with its own data. It must not take
 //! such a copy for its own.
@@ -19,8 +18,6 @@ const CALLS: [&str; 3] = ["acquire", "try_acquire", "lead"];
 const AWAY_MS: (u64, u64) = (50, 1_000);
 /// How long the copy is there at most: others wait for its end.
 const STAYS_MS: (u64, u64) = (200, 8_000);
-/// How often the copy belongs to another session, in percent.
-const FOREIGN_PERCENT: u64 = 80;
 
 /// Waits for a call, loses the reply to its create, and replaces its znode by a copy, which it removes
 /// after a while. Returns what has happened.
@@ -39,8 +36,10 @@ pub(super) async fn strike(world: &World, draw: &mut Draw, left: Duration) -> St
     let data = world.server.data(&path).unwrap_or_default();
     let others: Vec<SessionId> =
         world.server.sessions().into_iter().filter(|it| *it != session).collect();
-    let is_foreign = !others.is_empty() && draw.chance(FOREIGN_PERCENT);
-    let owner = if is_foreign { draw.pick(&others) } else { session };
+    if others.is_empty() {
+        return format!("there is no session but {session}");
+    }
+    let owner = draw.pick(&others);
     if !world.strangers.delete_path(world, &path) {
         return format!("{path} is not there any more");
     }
@@ -48,7 +47,7 @@ pub(super) async fn strike(world: &World, draw: &mut Draw, left: Duration) -> St
     let copy = world.server.stat(&path).map(|stat| stat.czxid);
     let left = world.plan.calm_at.saturating_sub(world.history.now());
     world.sleep(draw.ms(STAYS_MS.0, STAYS_MS.1).min(left)).await;
-    // No recipe knows a copy that came for a znode that was held: it would stay until its session ends.
+    // Others would wait for it until its session ends.
     let is_there = world.server.stat(&path).map(|stat| stat.czxid) == copy;
     let is_removed = is_there && world.strangers.delete_path(world, &path);
     format!("{path} of {name} of {session} belongs to {owner}, removed later: {is_removed}")
