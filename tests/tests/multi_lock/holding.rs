@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use zk_recipes::{LockError, LockState, LostReason, Released};
+use zk_recipes::{LockError, LockState, LostReason, Released, request_revocation};
 use zk_tests::scene::{FIRST, SECOND, partition, session, spawn};
 use zk_tests::wait::now;
 use zk_tests::world::{World, run, sleep_ms};
@@ -37,6 +37,33 @@ fn the_guard_is_lost_when_any_of_its_locks_is() {
             let gone = released.iter().position(|(_, how)| *how == Released::AlreadyGone);
             assert_eq!(gone, Some(PATHS.len() - 1 - position));
             check_clean(&world, &[&client]).await;
+        });
+    }
+}
+
+#[test]
+fn the_holder_learns_which_of_its_locks_somebody_asks_for() {
+    for path in PATHS {
+        run(async {
+            let world = World::new();
+            let (client, other) = (world.client(FIRST).await, world.client(SECOND).await);
+            let guard = hold(&all_kinds(&client)).await;
+            let asked = spawn(guard.revocation_requested());
+            sleep_ms(1_000).await;
+            assert!(!asked.is_finished());
+            let mut contenders = znodes(&world);
+            contenders.retain(|znode| znode.starts_with(path));
+            assert!(request_revocation(&other, &contenders[0]).await.expect("the znode is open"));
+            sleep_ms(1_000).await;
+            // An exclusive lock has no queue in which somebody could wait for it.
+            assert_eq!(asked.is_finished(), path != PATHS[1]);
+            if asked.is_finished() {
+                assert_eq!(asked.await.expect("no panic"), path);
+                assert_eq!(guard.revocation_requested().await, path, "who asks later knows too");
+            }
+            assert_eq!(guard.state(), LockState::Held, "the holder decides");
+            guard.release().await.expect("the znodes can be deleted");
+            check_clean(&world, &[&client, &other]).await;
         });
     }
 }

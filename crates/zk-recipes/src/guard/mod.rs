@@ -329,6 +329,11 @@ impl<K: Kind> Guard<K> {
     fn send(&mut self, command: Command<ChangeRequest<K>>) -> bool {
         self.keeper.take().is_some_and(|keeper| keeper.send(command).is_ok())
     }
+
+    /// Waits until somebody asks for the lock.
+    pub(crate) fn asked(&self) -> impl Future<Output = ()> + Send + 'static {
+        self.hold.revocation.requested()
+    }
 }
 
 impl<K: Queued> Guard<K> {
@@ -397,7 +402,7 @@ impl<K: Queued> Guard<K> {
     ///
     /// **Cancel safe.** Any number of tasks can wait.
     pub fn revocation_requested(&self) -> impl Future<Output = ()> + Send + 'static {
-        self.hold.revocation.requested()
+        self.asked()
     }
 }
 

@@ -66,16 +66,41 @@ impl MultiGuard {
     /// A lost **connection** alone does not end the wait. When the guard is released or dropped, the
     /// future completes with [`LostReason::Released`](crate::LostReason::Released). **Cancel safe.** Any number of tasks can wait.
     pub fn lost(&self) -> impl Future<Output = MultiLockError> + Send + use<> {
-        let mut losses = self.losses();
+        let first = self.first_of(self.losses());
+        async move {
+            let (path, reason) = first.await;
+            MultiLockError::new(&path, LockError::Lost(reason))
+        }
+    }
+
+    /// Waits for the first of these futures, one for each lock. Returns the path of that lock, and what
+    /// the future has returned.
+    fn first_of<T>(
+        &self,
+        mut futures: Vec<Boxed<'static, T>>,
+    ) -> impl Future<Output = (String, T)> + Send + use<T> {
         let paths: Vec<_> = self.parts.iter().map(|entry| entry.path.clone()).collect();
         poll_fn(move |cx| {
-            for (path, loss) in paths.iter().zip(&mut losses) {
-                if let Poll::Ready(reason) = loss.as_mut().poll(cx) {
-                    return Poll::Ready(MultiLockError::new(path, LockError::Lost(reason)));
+            for (path, future) in paths.iter().zip(&mut futures) {
+                if let Poll::Ready(output) = future.as_mut().poll(cx) {
+                    return Poll::Ready((path.clone(), output));
                 }
             }
             Poll::Pending
         })
+    }
+
+    /// Waits until somebody asks for one of the locks, as
+    /// [`Guard::revocation_requested`](crate::Guard::revocation_requested) does, and returns the path of
+    /// that lock. The holder decides; [`release`](Self::release) gives all of them back. Nobody can ask
+    /// for an [`ExclusiveLock`](crate::ExclusiveLock).
+    ///
+    /// After a **connection loss**, the contender znodes are read again. **Cancel safe.** Any number of
+    /// tasks can wait. After the guard was lost, released or dropped, the future never completes.
+    pub fn revocation_requested(&self) -> impl Future<Output = String> + Send + use<> {
+        let asked = self.parts.iter().map(|entry| entry.guard.revocation_requested()).collect();
+        let first = self.first_of(asked);
+        async move { first.await.0 }
     }
 
     /// Returns the time, from now, during which no other contender can get any of the locks: the

@@ -1,6 +1,6 @@
 //! One lock of a multi-lock, without its kind.
 
-use std::future::{Future, IntoFuture as _};
+use std::future::{Future, IntoFuture as _, pending};
 use std::pin::Pin;
 use std::time::Duration;
 
@@ -40,6 +40,9 @@ pub(super) trait HeldPart: Send + Sync {
     fn remaining(&self) -> Option<Duration>;
 
     fn lost(&self) -> Boxed<'static, LostReason>;
+
+    /// Waits until somebody asks for the lock, for ever if it has no queue.
+    fn revocation_requested(&self) -> Boxed<'static, ()>;
 
     fn validate(&self) -> Call<(), LockError>;
 
@@ -83,6 +86,10 @@ impl<K: Kind> HeldPart for Guard<K> {
 
     fn lost(&self) -> Boxed<'static, LostReason> {
         Box::pin(self.lost())
+    }
+
+    fn revocation_requested(&self) -> Boxed<'static, ()> {
+        if K::HAS_UNIQUE_NAMES { Box::pin(self.asked()) } else { Box::pin(pending()) }
     }
 
     fn validate(&self) -> Call<(), LockError> {
