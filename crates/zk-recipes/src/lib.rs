@@ -71,7 +71,7 @@
 //!
 //! - [`Election`]: observers follow the [`Leaders`], and each [`Leader`] has a token too.
 //! - [`WorkQueue`], built by a [`WorkQueueBuilder`]: a [`Put`] has [`PutOptions`]. A [`BlockedItem`]
-//!   cannot be delivered, for a [`BlockReason`].
+//!   cannot be delivered, for a [`BlockReason`], and [`QueueStats`] counts.
 //! - [`Group`], built by a [`GroupBuilder`]: a [`GroupWatch`] yields each [`GroupChange`] of a
 //!   [`Member`]; a [`Membership`] has a [`MembershipState`], with an [`Absence`] or an [`Ending`].
 //! - [`Presence`], begun by a [`PresenceBuilder`], has a [`PresenceState`], with an [`Absence`].
@@ -280,7 +280,7 @@ pub use crate::{
     shared_value::{SharedValue, SharedValueBuilder, ValueChanges, ValueError, Versioned},
     tree::Tree,
     work_queue::{
-        BlockReason, BlockedItem, Leased, Put, PutOptions, WorkQueue, WorkQueueBuilder,
+        BlockReason, BlockedItem, Leased, Put, PutOptions, QueueStats, WorkQueue, WorkQueueBuilder,
         WorkQueueError,
     },
 };

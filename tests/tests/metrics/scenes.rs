@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::future::IntoFuture as _;
 
 use jute_codec::OpCode;
-use zk_recipes::{Acl, Client, ExclusiveLock, FairLock};
+use zk_recipes::{Acl, Client, ExclusiveLock, FairLock, WorkQueue, WorkQueueError};
 use zk_session::metrics::{Figure, Metric};
 use zk_session::{CreateMode, OpError, SessionState};
 use zk_tests::scene::{FIRST, SECOND, at_op, partition, place_of, session, spawn};
@@ -14,6 +14,8 @@ use zk_testserver::Action;
 /// The label of the locks of a kind. Numbers of clients have none.
 pub(crate) const FAIR: &str = " recipe=fair";
 pub(crate) const EXCLUSIVE: &str = " recipe=exclusive";
+/// Those of queues have none either.
+pub(crate) const QUEUE: &str = "";
 
 /// What the counters of clients and locks show.
 #[derive(Default)]
@@ -76,6 +78,8 @@ pub(crate) async fn eventful(world: &World) -> Shown {
     an_expiry_under_a_lock(world, &it.client, &exclusive).await;
     a_doubt_and_a_missed_watch(world, &it, &named).await;
     a_duplicate_and_a_backlog(world, &mut shown, &it, &other).await;
+    let queue = WorkQueue::new(&other.client, "/queue").unwrap();
+    items_of_a_queue(world, &mut shown, &queue).await;
 
     let contenders = [it, other, named];
     for contender in &contenders {
@@ -88,6 +92,7 @@ pub(crate) async fn eventful(world: &World) -> Shown {
         shown.add(FAIR, &fair.stats().figures());
     }
     shown.add(EXCLUSIVE, &exclusive.stats().figures());
+    shown.add(QUEUE, &queue.stats().figures());
     shown
 }
 
@@ -184,4 +189,23 @@ async fn a_duplicate_and_a_backlog(
     sleep_ms(500).await;
     shown.look(FAIR, &fair.stats().figures());
     sleep_ms(3_000).await;
+}
+
+/// Puts two items, acknowledges one, and gives the other back, which then cannot be delivered.
+async fn items_of_a_queue(world: &World, shown: &mut Shown, queue: &WorkQueue) {
+    queue.put_batch(["one", "two"]).await.unwrap();
+    let (one, two) = (queue.take().await.unwrap(), queue.take().await.unwrap());
+    sleep_ms(1_500).await;
+    one.ack().await.unwrap();
+    let path = two.path().to_owned();
+    two.give_back().await.unwrap();
+    // Takers of this queue pass over what they have given back.
+    sleep_ms(5_000).await;
+    world.server.admin_create(&format!("{path}/note"), b"", None);
+    let blocked = queue.try_take().await.unwrap_err();
+    assert!(matches!(blocked, WorkQueueError::Blocked { .. }), "{blocked}");
+    let stats = queue.stats();
+    assert_eq!((stats.put, stats.taken, stats.acknowledged, stats.returned), (2, 2, 1, 1));
+    assert_eq!((stats.blocked, stats.leased.as_millis()), (1, 3_000));
+    shown.look(QUEUE, &stats.figures());
 }

@@ -34,7 +34,13 @@ impl<K: Kind> LockBuilder<Lock<K>, K::Naming> {
     /// Fails if the access control list is empty, the interval of the watch check is too short, or
     /// a semaphore has no permits.
     pub fn build(self) -> Result<Lock<K>, ConfigError> {
-        let (terms, options, naming) = self.finish(K::METRIC)?;
+        self.build_as(K::METRIC)
+    }
+
+    /// Does the same as [`build`](Self::build) for a lock that is a part of another recipe, which has
+    /// this name in metrics.
+    pub(crate) fn build_as(self, metric: &'static str) -> Result<Lock<K>, ConfigError> {
+        let (terms, options, naming) = self.finish(metric)?;
         Lock::with(terms, options, naming)
     }
 }

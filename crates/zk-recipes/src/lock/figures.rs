@@ -1,5 +1,5 @@
 //! Numbers that many tasks change, and that are also exported with the feature `metrics`. Locks of the
-//! same recipe share a metric.
+//! same recipe share a metric, whose label is the name of the recipe. The metrics of queues have none.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -12,14 +12,14 @@ use zk_session::metrics::{counter, gauge, histogram};
 
 /// A number that only grows.
 #[derive(Debug)]
-pub(super) struct Count {
+pub(crate) struct Count {
     sum: AtomicU64,
     #[cfg(feature = "metrics")]
     exported: Counter,
 }
 
 impl Count {
-    pub(super) fn new(metric: Option<Metric>, recipe: &'static str) -> Self {
+    pub(crate) fn new(metric: Option<Metric>, recipe: Option<&'static str>) -> Self {
         #[cfg(not(feature = "metrics"))]
         let _ = (metric, recipe);
         Self {
@@ -29,27 +29,27 @@ impl Count {
         }
     }
 
-    pub(super) fn add(&self, count: u64) {
+    pub(crate) fn add(&self, count: u64) {
         self.sum.fetch_add(count, Ordering::Relaxed);
         #[cfg(feature = "metrics")]
         self.exported.increment(count);
     }
 
-    pub(super) fn sum(&self) -> u64 {
+    pub(crate) fn sum(&self) -> u64 {
         self.sum.load(Ordering::Relaxed)
     }
 }
 
 /// A time that is measured again and again.
 #[derive(Debug)]
-pub(super) struct Time {
+pub(crate) struct Time {
     sum_us: AtomicU64,
     #[cfg(feature = "metrics")]
     exported: Histogram,
 }
 
 impl Time {
-    pub(super) fn new(metric: Option<Metric>, recipe: &'static str) -> Self {
+    pub(crate) fn new(metric: Option<Metric>, recipe: Option<&'static str>) -> Self {
         #[cfg(not(feature = "metrics"))]
         let _ = (metric, recipe);
         Self {
@@ -59,27 +59,27 @@ impl Time {
         }
     }
 
-    pub(super) fn add(&self, time: Duration) {
+    pub(crate) fn add(&self, time: Duration) {
         let us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         self.sum_us.fetch_add(us, Ordering::Relaxed);
         #[cfg(feature = "metrics")]
         self.exported.record(time);
     }
 
-    pub(super) fn sum(&self) -> Duration {
+    pub(crate) fn sum(&self) -> Duration {
         Duration::from_micros(self.sum_us.load(Ordering::Relaxed))
     }
 }
 
 /// A number that grows and shrinks, and is only exported.
 #[derive(Debug)]
-pub(super) struct Level {
+pub(crate) struct Level {
     #[cfg(feature = "metrics")]
     exported: Gauge,
 }
 
 impl Level {
-    pub(super) fn new(metric: Option<Metric>, recipe: &'static str) -> Self {
+    pub(crate) fn new(metric: Option<Metric>, recipe: Option<&'static str>) -> Self {
         #[cfg(not(feature = "metrics"))]
         let _ = (metric, recipe);
         Self {
@@ -92,7 +92,7 @@ impl Level {
         not(feature = "metrics"),
         expect(clippy::unused_self, reason = "only metrics have a gauge")
     )]
-    pub(super) fn change(&self, by: f64) {
+    pub(crate) fn change(&self, by: f64) {
         #[cfg(not(feature = "metrics"))]
         let _ = by;
         #[cfg(feature = "metrics")]
@@ -101,6 +101,6 @@ impl Level {
 }
 
 #[cfg(feature = "metrics")]
-fn label(recipe: &'static str) -> [Label; 1] {
-    [Label::from_static_parts("recipe", recipe)]
+fn label(recipe: Option<&'static str>) -> Vec<Label> {
+    recipe.map(|recipe| Label::from_static_parts("recipe", recipe)).into_iter().collect()
 }

@@ -9,7 +9,7 @@ pub(crate) mod role;
 #[cfg(feature = "tokio")]
 pub(crate) mod contender;
 #[cfg(feature = "tokio")]
-mod figures;
+pub(crate) mod figures;
 #[cfg(feature = "tokio")]
 pub(crate) mod kind;
 #[cfg(feature = "tokio")]

@@ -78,9 +78,9 @@ impl Counters {
     /// Creates counters, all 0. `recipe` is the name of the recipe in metrics.
     pub(crate) fn new(recipe: &'static str) -> Self {
         Self {
-            counts: Counts::METRICS.map(|metric| Count::new(*metric, recipe)),
-            times: Times::METRICS.map(|metric| Time::new(*metric, recipe)),
-            gauges: Gauges::METRICS.map(|metric| Level::new(*metric, recipe)),
+            counts: Counts::METRICS.map(|metric| Count::new(*metric, Some(recipe))),
+            times: Times::METRICS.map(|metric| Time::new(*metric, Some(recipe))),
+            gauges: Gauges::METRICS.map(|metric| Level::new(*metric, Some(recipe))),
         }
     }
 

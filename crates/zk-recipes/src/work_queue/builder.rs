@@ -12,6 +12,7 @@ use zk_session::{Client, ConfigError, OptionDefect};
 
 use super::core::Core;
 use super::layout::Layout;
+use super::stats::{Counters, METRIC};
 use crate::error::check_path;
 use crate::fair::FairLock;
 use crate::machine::{WATCH_CHECK, WATCH_CHECK_MIN};
@@ -123,7 +124,7 @@ impl WorkQueueBuilder {
         let turn = FairLock::builder(&client, &layout.takers)?
             .acl(layout.acl.clone())
             .watch_check(layout.watch_check.map(|interval| interval.saturating_mul(TURN_CHECK)))
-            .build()?;
+            .build_as(METRIC)?;
         Ok(Core {
             layout: Arc::new(layout),
             turn,
@@ -132,6 +133,7 @@ impl WorkQueueBuilder {
             stall: Mutex::default(),
             taken_out_of_turn: Notify::new(),
             is_full: AtomicBool::new(false),
+            counters: Counters::new(),
             seed: Session::of(&client).unique_id(),
             client,
         })

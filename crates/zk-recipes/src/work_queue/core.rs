@@ -15,6 +15,7 @@ use super::layout::{ItemName, Layout};
 use super::machine::look::Listed;
 use super::machine::put::Bound;
 use super::stall::Stall;
+use super::stats::Counters;
 use crate::engine::drive::run;
 use crate::engine::notice::is_among_first;
 use crate::fair::FairLock;
@@ -42,6 +43,7 @@ pub(crate) struct Core {
     pub(crate) taken_out_of_turn: Notify,
     /// The last put that has read the number of items has found too many.
     pub(crate) is_full: AtomicBool,
+    pub(super) counters: Counters,
     /// A number that distinguishes this queue from others that began at the same time.
     pub(crate) seed: u128,
 }

@@ -49,11 +49,13 @@ pub struct Leased {
     lease: ExclusiveGuard,
 }
 
-/// Notes that an item has returned, unless it was settled.
+/// Notes that an item has returned, unless it was settled, and for how long it was leased.
 struct Returning {
     core: Arc<Core>,
     item: ItemName,
     is_settled: bool,
+    is_acknowledged: bool,
+    since: Time,
 }
 
 impl Drop for Returning {
@@ -61,6 +63,17 @@ impl Drop for Returning {
         if !self.is_settled {
             self.core.postpone(&self.item);
         }
+        let leased = self.core.client.now().saturating_since(self.since);
+        self.core.counters.ended(self.is_acknowledged, leased);
+    }
+}
+
+impl Returning {
+    /// A taker has the item from now on.
+    fn new(core: &Arc<Core>, item: ItemName) -> Self {
+        core.counters.began();
+        let (core, since) = (Arc::clone(core), core.client.now());
+        Self { core, item, is_settled: false, is_acknowledged: false, since }
     }
 }
 
@@ -73,7 +86,7 @@ impl Leased {
     ) -> Self {
         Self {
             path: core.layout.item(&item),
-            returning: Returning { core: Arc::clone(core), item, is_settled: false },
+            returning: Returning::new(core, item),
             data: found.data.unwrap_or_default(),
             czxid: found.stat.czxid,
             lease,
@@ -249,7 +262,7 @@ impl Leased {
         match acked {
             // Dropping the guard deletes the lease in the background.
             Acked::Done => {
-                returning.is_settled = true;
+                (returning.is_settled, returning.is_acknowledged) = (true, true);
                 core.forget(&item);
                 Ok(())
             }

@@ -11,6 +11,7 @@ mod put;
 mod queue;
 mod search;
 mod stall;
+mod stats;
 mod sweep;
 mod take;
 
@@ -23,4 +24,5 @@ pub use self::{
     leased::Leased,
     put::{Put, PutOptions},
     queue::WorkQueue,
+    stats::QueueStats,
 };

@@ -68,7 +68,7 @@ async fn put(
     let session = Session::of(&core.client);
     let id = session.unique_id();
     let slot = reserve(&core.client, &core.layout.directory, deadline).await?;
-    let bound = core.bound(id);
+    let (bound, count) = (core.bound(id), items.len());
     let machine = PutMachine::new(Arc::clone(&core.layout), id, items, priority, bound);
     let span = debug_span!("put", directory = %core.layout.directory, id = format!("{id:032x}"));
     let duty = Clearing { core: Arc::clone(&core), id, span };
@@ -76,6 +76,9 @@ async fn put(
     let put = put.run_to_end(deadline).await?;
     if bound.is_some() && matches!(put, Ok(()) | Err(NotPut::Full(_))) {
         core.is_full.store(put.is_err(), Ordering::Relaxed);
+    }
+    if put.is_ok() {
+        core.counters.put(count);
     }
     put.map_err(|not_put| match not_put {
         NotPut::Failed(failure) => RecipeError::of(failure).into(),

@@ -15,6 +15,7 @@ use super::layout::BATCH_MAX;
 use super::leased::Leased;
 use super::put::Put;
 use super::search::try_take;
+use super::stats::QueueStats;
 use super::take::take;
 use crate::engine::call::Call;
 
@@ -222,6 +223,12 @@ impl WorkQueue {
     /// [timed out](Call::timeout).
     pub fn length(&self) -> Call<usize, WorkQueueError> {
         self.call(async |core, deadline| core.length(deadline).await)
+    }
+
+    /// Returns the counters of this queue and its clones. Costs no request.
+    pub fn stats(&self) -> QueueStats {
+        let blocked = self.core.aside().blocked().count();
+        self.core.counters.snapshot(blocked)
     }
 
     /// Returns the directory of the queue.

@@ -12,6 +12,7 @@ use super::error::WorkQueueError;
 use super::layout::{ItemName, Layout};
 use super::leased::Leased;
 use super::machine::look::{Found, Look};
+use super::stats::METRIC;
 use crate::engine::drive::run;
 use crate::engine::join::join_all;
 use crate::error::RecipeError;
@@ -201,7 +202,7 @@ async fn lease(
     let lock = ExclusiveLock::builder(&core.client, &layout.lease(item))
         .map_err(RecipeError::Config)?
         .acl(layout.acl.clone())
-        .build()
+        .build_as(METRIC)
         .map_err(RecipeError::Config)?;
     let mut acquire = lock.acquire().hold_for(layout.lease_for);
     if let Some(deadline) = deadline {
