@@ -31,7 +31,8 @@ fn tables(list: &str) -> String {
     let mut faults: Vec<Fault<'_>> = list.lines().filter_map(parse).collect();
     faults.sort_by_key(|fault| (fault.result.unwrap_or(usize::MAX), fault.name));
     let head = SEEDS.map(|seeds| format!(" within {seeds} |")).concat();
-    let mut page = format!("\n| class | found{head} of |\n|---|---|{}---|\n", "---|".repeat(4));
+    let mut page =
+        format!("\n| class | found |{head} of |\n|---|---|{}---|\n", "---|".repeat(SEEDS.len()));
     for class in CLASSES {
         let of_class = || faults.iter().filter(|fault| fault.class == class);
         let within =
