@@ -151,7 +151,7 @@ fn judge_owners(
 
 #[cfg(test)]
 mod tests {
-    use zk_recipes::CreateMode;
+    use zk_recipes::{Acl, CreateMode, Permissions};
 
     use super::*;
     use crate::judges::tests::{connect, history, on_server};
@@ -198,7 +198,9 @@ mod tests {
         on_server(async |server| {
             server.admin_create("/group", b"", None);
             server.admin_create(PATH, b"", None);
-            server.admin_set_acl(PATH, Vec::new());
+            let mut acl = Acl::open();
+            acl.iter_mut().for_each(|entry| entry.perms = Permissions::CREATE);
+            assert!(server.admin_set_acl(PATH, acl));
             let client = connect(&server).await;
             let session = client.session_id().unwrap();
             client.get_data(PATH).await.unwrap_err();
