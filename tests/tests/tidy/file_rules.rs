@@ -5,6 +5,7 @@ use super::{
         EXAMPLE_LINES_MAX, MACHINE_FILES_MIN, OTHER_LINES_MAX, SOURCE_LINES_MAX, is_machine,
         is_outside_machines, is_rust, may_not_spawn,
     },
+    tables::tables_are_whole,
     text::{code, forbid},
 };
 
@@ -71,6 +72,22 @@ pub(crate) const FILE_RULES: &[FileRule] = &[
         good: &[
             ("crates/zk-recipes/src/fair/machine.rs", "let needs = Needs::All;"),
             ("crates/zk-recipes/src/machine/repeat/mod.rs", "pauses: Pauses,"),
+        ],
+    },
+    FileRule {
+        name: "tables",
+        applies: |path| path.ends_with(".md"),
+        check: tables_are_whole,
+        met_min: 50,
+        bad: &[
+            ("docs/a.md", "| a | b |\n|---|---|\n| c | d | e |\n"),
+            ("docs/a.md", "| a | b |\n|---|---|\n| c |\n"),
+            ("docs/a.md", "| a |\n|---|---|\n"),
+            ("docs/a.md", "| a | b |\n|---|---|\n\n| c | d |\n"),
+        ],
+        good: &[
+            ("docs/a.md", "| a | b |\n| --- | --: |\n| `c\\|d` | |\n\nText.\n"),
+            ("docs/a.md", "```text\n| a | b\n```\n"),
         ],
     },
     FileRule {

@@ -22,6 +22,7 @@ mod questions;
 mod recipes;
 mod signatures;
 mod summaries;
+mod tables;
 mod text;
 mod tree_rules;
 
