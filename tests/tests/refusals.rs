@@ -1,12 +1,13 @@
 //! Servers that refuse a request, with every error code: each call fails or continues, and leaves
 //! nothing behind.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jute_codec::OpCode;
 use zk_recipes::kind::Queued;
 use zk_recipes::{
-    Acl, AtRiskPolicy, Client, ErrorCode, FailedAction, GroupError, LockError, LockState,
+    Acl, AtRiskPolicy, Client, ErrorCode, FailedAction, FairLock, GroupError, LockError, LockState,
     Permissions, PresenceError, RecipeError, Released, ValueError, WorkQueueError,
 };
 use zk_session::recipe::Session;
@@ -570,4 +571,35 @@ fn errors_of_all_recipes_have_the_code_of_a_refusal() {
         WorkQueueError::Takers(LockError::Closed).server_code(),
     ];
     assert_eq!(codes, [None; 5]);
+}
+
+#[test]
+fn removals_that_are_refused_together_come_back_apart() {
+    run(async {
+        let world = World::new();
+        let client = world.client(FIRST).await;
+        let mut acl = Acl::open();
+        acl.iter_mut().for_each(|entry| entry.perms = Permissions::READ | Permissions::CREATE);
+        let mut guards = Vec::new();
+        for number in 0..8 {
+            let directory = format!("/locks/{number}");
+            let lock = FairLock::new(&client, &directory).expect("the path is valid");
+            guards.push(lock.acquire().await.expect("the lock is free"));
+            assert!(world.server.admin_set_acl(&directory, acl.clone()));
+        }
+        drop(guards);
+        sleep_ms(1_500).await;
+        let mut times: BTreeMap<String, Vec<Duration>> = BTreeMap::new();
+        for request in world.server.requests() {
+            if let Some(path) = request.path.filter(|_| request.op == OpCode::DELETE) {
+                times.entry(path).or_default().push(request.at);
+            }
+        }
+        let of = |nth: usize| -> BTreeSet<Duration> {
+            times.values().filter_map(|times| times.get(nth).copied()).collect()
+        };
+        assert_eq!((times.len(), of(0).len()), (8, 1), "all are refused at one moment");
+        assert!(of(1).len() >= 6, "{:?}", of(1));
+        client.close().await;
+    });
 }

@@ -10,7 +10,7 @@ use zk_session::recipe::Notice;
 use super::drive::{ClientStopped, Unattended, drive};
 use super::feed::Feed;
 use super::notice::is_among_first;
-use crate::machine::{Refusal, Removal, Repeating};
+use crate::machine::{Refusal, Removal, Repeating, spread};
 
 /// How a removal ended.
 #[derive(Debug)]
@@ -76,7 +76,9 @@ fn conclude<R: Removal>(
 /// of the znode until then. Keeps the session open only while a retry runs.
 fn retry<R: Removal>(feed: &Feed, mut removal: R, path: &ByteString, pause: Duration, span: Span) {
     let outer = span.clone();
-    feed.lane.after_pause(pause, path, move |lane| {
+    // Those that were refused together come back apart.
+    let length = spread(pause, u128::from(feed.lane.seed()));
+    feed.lane.after_pause(length, path, move |lane| {
         let retry = async move {
             let mut feed = Feed::new(lane);
             removal.retry();
