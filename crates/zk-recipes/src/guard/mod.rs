@@ -282,7 +282,7 @@ impl<K: Kind> Guard<K> {
     /// # Errors
     ///
     /// [`LockError::Refused`] if a server refuses to delete the znode: the client then retries,
-    /// with pauses of up to a minute, for as long as the session lives. [`LockError::TimedOut`]; the
+    /// with pauses that grow to 75 s, for as long as the session lives. [`LockError::TimedOut`]; the
     /// lock may be free or not, but this client does not hold it any more. [`LockError::Closed`] if
     /// the client was closed before: its session has ended, or will, and the znode with it.
     pub fn release(mut self) -> Call<Released, LockError> {

@@ -13,7 +13,7 @@ pub enum Needs {
     /// issued until one flight has a result for each.
     All,
     /// Each operation may be issued any number of times, and none depends on the connection of
-    /// another: those without a result are issued again.
+    /// another: those without a result are issued again, and with a write the reads behind it.
     Each,
     /// The operation at this index must not be applied twice. The flight is issued again only if this
     /// operation certainly was not applied. The results of the others may be missing.
@@ -56,17 +56,6 @@ pub struct Answers {
 }
 
 impl Answer {
-    /// Returns the answer to an operation that was issued often enough. If a server has failed, that
-    /// is a refusal.
-    pub(super) fn of_repeatable(result: Result<Response, OpError>) -> Self {
-        let error = result.as_ref().err().cloned();
-        let verdict = replayable(result);
-        if let Verdict::Later(error) = verdict {
-            return Self::Refused(error);
-        }
-        Self::of(verdict, error)
-    }
-
     /// Returns the answer to a read that is not issued again.
     pub(super) fn of_read(result: Result<Response, OpError>) -> Self {
         let error = result.as_ref().err().cloned();

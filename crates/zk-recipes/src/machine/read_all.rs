@@ -1,6 +1,6 @@
 //! Reading several znodes until each read has a definite result.
 
-use jute_codec::{ErrorCode, Request, Response};
+use jute_codec::{ErrorCode, Response};
 use zk_session::OpError;
 use zk_session::recipe::Operation;
 
@@ -13,14 +13,11 @@ use crate::action::FailedAction;
 /// Maximum number of reads in one flight.
 const BATCH: usize = 100;
 
-/// Issues reads, or deletes of znodes with unique names, in any session and across lost connections,
-/// until each has a definite result. If
-/// one of the operations is a barrier, all of them are issued together until one flight has all
-/// results: a read says nothing if the server has refused the barrier in front of it.
+/// Issues reads, barriers, or deletes of znodes with unique names, in any session and across lost
+/// connections, until each has a definite result.
 #[derive(Debug)]
 pub(crate) struct ReadAll {
     operations: Vec<Operation>,
-    needs: Needs,
     /// The action that a failure names.
     action: FailedAction,
     path: bytestring::ByteString,
@@ -34,12 +31,8 @@ impl ReadAll {
         action: FailedAction,
         path: &bytestring::ByteString,
     ) -> Self {
-        let is_behind_barrier =
-            operations.iter().any(|operation| matches!(operation.request, Request::Multi(_)));
-        let needs = if is_behind_barrier { Needs::All } else { Needs::Each };
-        debug_assert!(needs == Needs::Each || operations.len() <= BATCH, "they need one flight");
         let results = Vec::with_capacity(operations.len());
-        Self { operations, needs, action, path: path.clone(), results }
+        Self { operations, action, path: path.clone(), results }
     }
 
     fn next(&mut self) -> Step<<Self as Machine>::Output> {
@@ -48,7 +41,7 @@ impl ReadAll {
         if batch.is_empty() {
             return Step::Done(Ok(std::mem::take(&mut self.results)));
         }
-        Step::Submit(flight(None, batch), self.needs)
+        Step::Submit(flight(None, batch), Needs::Each)
     }
 
     fn read(&mut self, answers: Answers) -> Step<<Self as Machine>::Output> {

@@ -57,23 +57,3 @@ pub(crate) fn replayable(result: Result<Response, OpError>) -> Verdict {
         result => verdict(result),
     }
 }
-
-/// Why a flight of reads has to be issued again, or was in vain.
-pub(super) enum Setback {
-    SessionEnded,
-    /// A server or the client cannot accept an operation at present.
-    Later(OpError),
-    /// A connection was lost.
-    Lost,
-}
-
-/// Returns the first setback among the verdicts of a flight. Without one, each operation was
-/// executed or refused.
-pub(super) fn setback<'a>(verdicts: impl IntoIterator<Item = &'a Verdict>) -> Option<Setback> {
-    verdicts.into_iter().find_map(|verdict| match verdict {
-        Verdict::SessionEnded => Some(Setback::SessionEnded),
-        Verdict::Later(error) => Some(Setback::Later(error.clone())),
-        Verdict::NotApplied | Verdict::Unknown => Some(Setback::Lost),
-        Verdict::Done(_) | Verdict::Refused(_) => None,
-    })
-}

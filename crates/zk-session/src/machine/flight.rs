@@ -6,6 +6,7 @@ use bytestring::ByteString;
 use jute_codec::{ReadRequest, Request, Response};
 
 use crate::error::{OpError, Target};
+use crate::operation::table::Facts;
 use crate::time::Time;
 use crate::types::SessionId;
 
@@ -95,6 +96,11 @@ impl Operation {
     pub fn shared_list(path: ByteString) -> Self {
         let request = Request::GetChildren(ReadRequest { path, watch: false });
         Self { request, watch: None, is_shared: true }
+    }
+
+    /// Returns whether the operation succeeds only after a quorum has committed it.
+    pub fn is_write(&self) -> bool {
+        Facts::of(self.request.op()).is_write
     }
 
     /// Returns the path if this is a list that flights may share.

@@ -28,7 +28,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use bytestring::ByteString;
 use jute_codec::{DataReply, EventType, NameList, Response};
-use zk_session::{OpError, Time, Zxid};
+use zk_session::{OpError, Outcome, Time, Zxid};
 
 use crate::action::FailedAction;
 use crate::group::change::GroupChange;
@@ -215,14 +215,21 @@ impl Roster {
         let [passed] = answers.take();
         match passed {
             // Even a barrier that was refused has been executed.
-            Answer::Done(_) | Answer::Refused(OpError::Server { .. }) => {
-                self.needs_barrier = false;
-                self.go_on(view)
+            Answer::Done(_) => self.is_past_barrier(view),
+            Answer::Refused(error @ OpError::Server { .. })
+                if error.outcome() != Outcome::Unknown =>
+            {
+                self.is_past_barrier(view)
             }
             other @ (Answer::Refused(_) | Answer::SessionEnded | Answer::Unknown { .. }) => {
                 self.refused(view, other)
             }
         }
+    }
+
+    fn is_past_barrier(&mut self, view: SessionView) -> RosterStep {
+        self.needs_barrier = false;
+        self.go_on(view)
     }
 
     /// Follows the reply to a list without a watch.

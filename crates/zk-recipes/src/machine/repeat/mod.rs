@@ -18,7 +18,9 @@
 //!
 //! If a machine needs the result of each operation, those that have arrived are kept until the others
 //! are there. But its watches may fire in the meantime, also between two operations of one flight:
-//! these are submitted again.
+//! these are submitted again. And a read says nothing about a write in front of it that has no
+//! result, because another client may write before the write is repeated: it is submitted again with
+//! the write, and given up with it.
 //!
 //! If an operation must not be applied twice and its outcome is unknown, the machine learns this at
 //! once, because it may be dropped at any moment and must know then what it may have left. If a

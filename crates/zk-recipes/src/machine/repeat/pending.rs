@@ -6,7 +6,7 @@ use zk_session::{OpError, Time};
 
 use crate::machine::answer::{Answer, Needs};
 use crate::machine::step::SessionView;
-use crate::machine::verdict::{Setback, Verdict, replayable, setback, verdict};
+use crate::machine::verdict::{Verdict, replayable, verdict};
 
 /// A flight without the results that its machine needs.
 #[derive(Clone, Debug)]
@@ -76,6 +76,20 @@ impl Pending {
         }
     }
 
+    /// Discards what was read behind a write without a result: a server may have refused the write
+    /// and answered the read. The read relies on the write, so it is issued again behind it. If they
+    /// are given up, the machine must not conclude anything from the read.
+    fn forget_reads_behind_open_writes(&mut self) {
+        let mut is_behind = false;
+        for (operation, known) in self.flight.operations.iter().zip(&mut self.known) {
+            if operation.is_write() {
+                is_behind |= known.is_none();
+            } else if is_behind {
+                *known = None;
+            }
+        }
+    }
+
     /// Returns whether the flight may continue in the next session.
     fn outlives_session(&self, view: SessionView) -> bool {
         self.flight.session.is_none() && !view.has_expired
@@ -87,29 +101,24 @@ impl Pending {
         results: Vec<Result<Response, OpError>>,
     ) -> Next {
         match self.needs {
-            Needs::All => self.settle_all(view, results),
-            Needs::Each => self.settle_each(view, results),
+            Needs::All => {
+                self.outdated.clear();
+                let next = self.settle_repeatable(view, results);
+                self.known.clear();
+                next
+            }
+            Needs::Each => self.settle_repeatable(view, results),
             Needs::Once(at) => settle_once(at, results),
             Needs::OneTry => settle_try(results),
         }
     }
 
-    fn settle_all(&self, view: SessionView, results: Vec<Result<Response, OpError>>) -> Next {
-        let errors = results.iter().filter_map(|result| result.as_ref().err());
-        let verdicts: Vec<_> = errors.map(|error| replayable(Err(error.clone()))).collect();
-        let answers = || results.into_iter().map(Answer::of_repeatable).collect();
-        match setback(&verdicts) {
-            None => Next::Answer(answers()),
-            Some(Setback::SessionEnded) if self.outlives_session(view) => {
-                Next::Again { is_lost: false }
-            }
-            Some(Setback::SessionEnded) => Next::Answer(answers()),
-            Some(Setback::Later(error)) => Next::Later(error, answers()),
-            Some(Setback::Lost) => Next::Again { is_lost: true },
-        }
-    }
-
-    fn settle_each(&mut self, view: SessionView, results: Vec<Result<Response, OpError>>) -> Next {
+    /// Notes the results of operations that may be issued any number of times.
+    fn settle_repeatable(
+        &mut self,
+        view: SessionView,
+        results: Vec<Result<Response, OpError>>,
+    ) -> Next {
         let outlives_session = self.outlives_session(view);
         self.known.resize_with(self.flight.operations.len(), || None);
         let (mut is_lost, mut is_over, mut later) = (false, false, None);
@@ -124,6 +133,7 @@ impl Pending {
             }
         }
         self.forget_outdated();
+        self.forget_reads_behind_open_writes();
         let or =
             |missing: Answer| move |known: Option<Answer>| known.unwrap_or_else(|| missing.clone());
         if is_over || self.known.iter().all(Option::is_some) {

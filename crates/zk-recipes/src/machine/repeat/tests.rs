@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jute_codec::{ErrorCode, EventType, Response};
-use zk_session::recipe::WatchNumber;
+use zk_session::recipe::{Operation, WatchNumber};
 use zk_session::{OpError, SessionId};
 
-use super::super::operation::{delete, flight, read};
+use super::super::operation::{barrier, delete, exists, flight, read};
 use super::*;
 
 const SESSION: SessionId = SessionId(1);
@@ -16,20 +16,24 @@ const SESSION: SessionId = SessionId(1);
 #[derive(Debug)]
 struct Asking {
     session: Option<SessionId>,
+    operations: Vec<Operation>,
     needs: Vec<Needs>,
     answers: Vec<Answers>,
 }
 
 impl Asking {
     fn new(needs: &[Needs]) -> Repeating<Self> {
+        Self::with(vec![delete("/a".into()), delete("/b".into())], needs)
+    }
+
+    fn with(operations: Vec<Operation>, needs: &[Needs]) -> Repeating<Self> {
         let (needs, answers) = (needs.to_vec(), Vec::new());
-        Repeating::new(Self { session: Some(SESSION), needs, answers })
+        Repeating::new(Self { session: Some(SESSION), operations, needs, answers })
     }
 
     fn ask(&self) -> Step<()> {
         let needs = self.needs[self.answers.len() % self.needs.len()];
-        let operations = vec![delete("/a".into()), delete("/b".into())];
-        Step::Submit(flight(self.session, operations), needs)
+        Step::Submit(flight(self.session, self.operations.clone()), needs)
     }
 }
 
@@ -75,7 +79,10 @@ fn lost(outcome: Outcome) -> Result<Response, OpError> {
 }
 
 fn reply(first: Result<Response, OpError>, second: Result<Response, OpError>) -> Input {
-    let results = vec![first, second];
+    replies(vec![first, second])
+}
+
+fn replies(results: Vec<Result<Response, OpError>>) -> Input {
     Input::Reply(Reply { session: Some(SESSION), connection: 1, results, refused: None })
 }
 
@@ -117,6 +124,50 @@ fn of_others_those_without_a_result_are_issued_again() {
     let _ = asking.handle(view(0), first(refused(ErrorCode::NO_NODE)));
     let answers = &asking.machine.answers[0].results;
     assert!(answers[0].is_no_node() && matches!(answers[1], Answer::Done(_)), "{answers:?}");
+}
+
+/// The server has refused a delete and answered the read behind it. Before the delete is repeated,
+/// another client may delete both: the read has to be repeated too.
+#[test]
+fn a_read_is_issued_again_with_the_write_in_front_of_it() {
+    let operations =
+        [exists("/c".into()), delete("/a".into()), exists("/a".into()), delete("/b".into())];
+    for missing in [refused(ErrorCode::SYSTEM_ERROR), lost(Outcome::Unknown)] {
+        let mut asking = Asking::with(operations.to_vec(), &[Needs::Each]);
+        let _ = asking.start(view(0));
+        let mut step = asking.handle(view(0), replies(vec![done(), missing, done(), done()]));
+        if matches!(step, Step::Wait(_)) {
+            step = asking.handle(view(0), Input::Suspended);
+        }
+        let Step::Submit(flight, _) = step else { panic!("no flight: {step:?}") };
+        assert_eq!(flight.operations, operations[1..3]);
+        let gone = || refused(ErrorCode::NO_NODE);
+        let _ = asking.handle(view(0), reply(gone(), gone()));
+        let answers = &asking.machine.answers[0].results;
+        assert!(answers[1].is_no_node() && answers[2].is_no_node(), "{answers:?}");
+        assert!(matches!((&answers[0], &answers[3]), (Answer::Done(_), Answer::Done(_))));
+    }
+}
+
+/// A write that a server fails to execute, and that is given up, may still be applied. So a machine
+/// must not conclude anything from the read behind it.
+#[test]
+fn a_read_is_given_up_with_the_write_in_front_of_it() {
+    for needs in [Needs::All, Needs::Each] {
+        let operations = vec![barrier("/a".into()), exists("/a".into())];
+        let mut asking = Asking::with(operations, &[needs]);
+        let _ = asking.start(view(0));
+        for _ in 0..100 {
+            let _ = asking.handle(view(0), reply(refused(ErrorCode::SYSTEM_ERROR), done()));
+            if !asking.machine.answers.is_empty() {
+                break;
+            }
+            assert_eq!(submitted(&asking.handle(view(0), Input::Suspended)), 2);
+        }
+        let answers = &asking.machine.answers[0].results;
+        let is_refused = |it: &Answer| it.is_refused_with(ErrorCode::SYSTEM_ERROR);
+        assert!(answers.iter().all(is_refused), "{needs:?}: {answers:?}");
+    }
 }
 
 /// Reads two znodes and watches them, and submits the same again after each answer.
