@@ -82,7 +82,8 @@ impl Net {
     }
 
     async fn client(&self, hosts: &str) -> Client {
-        self.builder(hosts).follow_ensemble().connect().await.expect("a server answers")
+        let builder = self.builder(hosts).connect_within(Duration::from_secs(60));
+        builder.follow_ensemble().connect().await.expect("a server answers")
     }
 
     /// Returns the number of reads of the configuration.

@@ -112,6 +112,10 @@ pub enum DisconnectCause {
     /// opened after the server had lost contact with the others.
     #[error("the server is read-only, and does not know the session")]
     SessionUnknown,
+    /// The server does not know the session, but it may be a leader that was deposed before the session
+    /// was opened: no reply to a request has arrived in the session, whose timeout has not passed.
+    #[error("the server does not know the session, which may be newer than its state")]
+    SessionTooNew,
     /// The server refused to restore watches.
     #[error("the server refused to restore watches: {0}")]
     SetWatches(ErrorCode),

@@ -40,15 +40,23 @@ pub fn judge(case: &Case<'_>) -> Vec<String> {
     if !plan.faults.iter().any(|kind| HAND_OVER_ENDS.contains(kind)) && plan.blind.is_none() {
         violations = judge_hand_overs(events);
     }
-    // A deposed leader believes that sessions have ended which have begun since.
-    let knows_sessions = plan.resumes() && !plan.faults.contains(&FaultKind::Deposition);
+    // A deposed leader believes that sessions have ended which have begun since. A client believes that,
+    // too, of a session in which it has requested nothing.
+    let has_deposed = plan.faults.contains(&FaultKind::Deposition);
     let events = events.iter().filter(|event| match event.what {
-        What::LostSession { .. } => knows_sessions,
+        What::LostSession { alive, .. } => {
+            plan.resumes() && (!has_deposed || alive.is_some_and(|alive| is_used(requests, alive)))
+        }
         What::NotContinued { .. } => plan.resumes(),
         _ => true,
     });
     violations.extend(judge_events(events, &late, deleted));
     violations
+}
+
+/// Returns whether a server has executed a request of this session.
+fn is_used(requests: &[RequestRecord], session: SessionId) -> bool {
+    requests.iter().any(|it| it.session == session && it.xid > 0 && it.outcome != Outcome::Dropped)
 }
 
 /// Judges how long hand-overs have waited that have failed because of what recipes still do.

@@ -54,6 +54,20 @@ impl SessionMachine {
         is_gone && is_requested && self.link.opening() == Opening::Regular
     }
 
+    /// Returns true if a server says that the requested session is gone, but may not know it: a leader
+    /// that was deposed before the session was opened replies for some seconds, and refuses only
+    /// clients that have seen a newer state. This is believed if nothing was requested in the session,
+    /// or after its timeout, because then requests that are still on their way are refused.
+    fn may_lag(&self, response: &ConnectResponse) -> bool {
+        let is_gone = response.timeout_ms <= 0 && self.identity.is_some();
+        let Some(sent) = self.seen.unanswered() else { return false };
+        // Servers keep the session for its timeout after the newest request or ping.
+        let heard =
+            self.validity.acknowledged().map_or(sent, |acknowledged| acknowledged.max(sent));
+        let is_over = heard + self.timeout.in_force() <= self.now;
+        is_gone && !is_over && self.link.opening() == Opening::Regular
+    }
+
     /// Handles the reply to a ConnectRequest that was sent at `sent`.
     ///
     /// With SASL, the server has proven nothing yet, so nothing in its reply counts before the
@@ -65,6 +79,8 @@ impl SessionMachine {
     pub(super) fn receive_connect_response(&mut self, response: ConnectResponse, sent: Time) {
         if self.is_ignorant(&response) {
             self.drop_connection(DisconnectCause::SessionUnknown);
+        } else if self.may_lag(&response) {
+            self.drop_connection(DisconnectCause::SessionTooNew);
         } else if keeper::refuses(&response) {
             self.drop_connection(DisconnectCause::SessionRefused);
         } else if !self.config.sasl {
@@ -175,6 +191,7 @@ impl SessionMachine {
         self.identity = Some(Identity { id, password });
         self.timers.stop(Timer::GiveUp);
         if is_new {
+            self.seen.session_opened();
             if self.is_keeper {
                 self.validity.forgo_lease();
             }

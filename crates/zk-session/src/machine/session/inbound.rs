@@ -165,6 +165,9 @@ impl SessionMachine {
                 if xid > 0 && self.link.phase == Phase::Established {
                     self.note_served(header.err);
                     self.seen.reply(header.zxid);
+                    if !self.link.is_read_only() {
+                        self.seen.session_served();
+                    }
                 }
                 // The server has applied everything that it has told this client of, and a server
                 // that resumed the session first replies to the write that makes it catch up.

@@ -247,6 +247,7 @@ impl SessionMachine {
         let xid = self.next_xid;
         debug_assert!(xid > 0, "the others are reserved");
         self.next_xid = xid.checked_add(1).unwrap_or(1);
+        self.seen.requested(self.now);
         xid
     }
 }

@@ -277,6 +277,55 @@ fn a_server_that_has_left_the_list_is_not_asked_without_a_session() {
     assert_eq!(pair.handshake().session_id, SESSION);
 }
 
+fn says_expired(pair: &mut Pair) {
+    pair.open();
+    assert_eq!(pair.handshake().session_id, SESSION);
+    pair.answer_expired();
+}
+
+/// It was deposed before the session was opened, and the create may still be on its way to another
+/// server.
+#[test]
+fn a_leader_that_does_not_know_the_session_does_not_end_it_before_a_reply_or_its_timeout() {
+    let requested = || {
+        let mut pair = Pair::connected();
+        pair.submit(vec![sync("/a")]);
+        pair.flush();
+        let (xid, _) = pair.request().expect("it is sent");
+        pair.changes();
+        (pair, xid)
+    };
+    let ended = [Change::Ended { session: SESSION, cause: EndCause::Expired }];
+    let (mut pair, _) = requested();
+    pair.cut();
+    pair.changes();
+    says_expired(&mut pair);
+    let cause = Event::Disconnect(DisconnectCause::SessionTooNew);
+    assert!(pair.take(|event| *event == cause).is_some(), "{:?}", pair.events);
+    assert_eq!(pair.changes(), []);
+    assert_eq!(pair.connect(SESSION).session_id, SESSION);
+
+    // Its timeout begins with the request.
+    for (since, expected) in [(TIMEOUT - Duration::from_secs(1), &[][..]), (TIMEOUT, &ended[..])] {
+        let (mut pair, _) = requested();
+        pair.cut();
+        pair.changes();
+        pair.open();
+        pair.handshake();
+        pair.now = pair.now + since;
+        pair.answer_expired();
+        assert_eq!(pair.changes(), expected, "after {since:?}");
+    }
+
+    // A server that does not know the session refuses a client that has seen a later state.
+    let (mut pair, xid) = requested();
+    pair.reply(xid, Ok(Response::Sync("/a".into())));
+    pair.cut();
+    pair.changes();
+    says_expired(&mut pair);
+    assert_eq!(pair.changes(), ended);
+}
+
 /// It has lost contact with the others before the session was opened.
 #[test]
 fn a_read_only_server_that_does_not_know_the_session_does_not_end_it() {
