@@ -150,7 +150,7 @@ pub fn judge(case: &Case<'_>) -> Vec<Violation> {
         ("a cache reads many znodes with few requests", batches::judge(case)),
         ("what was refused together comes back apart", pauses::judge(requests, plan)),
         ("memory does not grow when nothing happens", memory::judge(*grown, program)),
-        ("bytes are few", traffic::judge(events, traffic, plan, program, quiet)),
+        ("bytes are few", traffic::judge(events, requests, traffic, plan, program, quiet)),
         ("the log is short, and warns only of trouble", logs::judge(case)),
         ("nothing is left after a close", leftovers::judge(events)),
     ];
@@ -209,6 +209,15 @@ pub(crate) mod tests {
             .connect()
             .await
             .unwrap()
+    }
+
+    /// Returns a request that a server has recorded.
+    pub(crate) fn request() -> RequestRecord {
+        on_server(async |server| {
+            let client = connect(&server).await;
+            let _ = client.get_data("/").await;
+            server.requests().pop().unwrap()
+        })
     }
 
     /// Turns what has happened into events, a second apart.

@@ -256,15 +256,11 @@ fn reads_of_config(requests: &[RequestRecord]) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::history::Failure;
-    use crate::judges::tests::{connect, history, on_server};
+    use crate::judges::tests::{history, request};
 
     /// Returns requests of this kind with this outcome on one connection, at these times.
     fn requests(op: OpCode, path: &str, outcome: Outcome, ms: &[u64]) -> Vec<RequestRecord> {
-        let request = on_server(async |server| {
-            let client = connect(&server).await;
-            let _ = client.get_data(CONFIG).await;
-            server.requests().pop().unwrap()
-        });
+        let request = request();
         let with = |ms: &u64| {
             let (path, at) = (Some(path.to_owned()), Duration::from_millis(*ms));
             let mut request = request.clone();

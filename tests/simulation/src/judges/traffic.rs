@@ -1,11 +1,12 @@
 //! Clients send and receive few bytes: pings when nobody wants anything, and otherwise so many for
 //! each call.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::time::Duration;
 
-use jute_codec::ErrorCode;
+use jute_codec::{ErrorCode, OpCode};
+use zk_testserver::{Outcome, RequestRecord};
 
 use crate::history::{End, Event, Failure, Told, What};
 use crate::program::Program;
@@ -59,6 +60,7 @@ const STORM_OF_CALL: u64 = 1_000;
 /// Returns how the promise was broken. The traffic is the number of bytes in each second.
 pub fn judge(
     events: &[Event],
+    requests: &[RequestRecord],
     traffic: &BTreeMap<u64, u64>,
     plan: &Plan,
     program: &Program,
@@ -80,6 +82,7 @@ pub fn judge(
     let mut refused = 0u64;
     // Without persistent watches, all that wait for a permit list whenever a contender comes or goes.
     let contenders = u64::from(WIDE_PERMITS) + tasks;
+    let kept = CONTENDER * not_removed(requests);
     let wide = if plan.has_persistent_watches() { 0 } else { 2 * tasks * contenders * CONTENDER };
     // The bytes for the calls that begin in each second.
     let mut begun: BTreeMap<u64, u64> = BTreeMap::new();
@@ -99,8 +102,8 @@ pub fn judge(
         let list = match on.as_str() {
             // A taker lists all items.
             QUEUE => ITEM * items,
-            WIDE => wide,
-            _ => 0,
+            WIDE => wide + kept,
+            _ => kept,
         };
         lists += list;
         // Takers list a queue that producers fill in no time, and those who wait for one of many
@@ -137,6 +140,16 @@ pub fn judge(
         violations.push(format!("{bytes} bytes in second {second}"));
     }
     violations
+}
+
+/// Returns how many znodes a server has refused to remove for lack of a permission: those of calls that
+/// have timed out stay, and others list them.
+fn not_removed(requests: &[RequestRecord]) -> u64 {
+    let is_refused = |request: &&RequestRecord| {
+        request.op == OpCode::DELETE && request.outcome == Outcome::Applied(ErrorCode::NO_AUTH)
+    };
+    let paths = requests.iter().filter(is_refused).filter_map(|request| request.path.as_deref());
+    paths.collect::<BTreeSet<_>>().len() as u64
 }
 
 /// Returns whether holders keep their locks for long, although the program does not say so.
@@ -178,7 +191,7 @@ mod tests {
 
     use super::*;
     use crate::draw::Draw;
-    use crate::judges::tests::history;
+    use crate::judges::tests::{history, request};
     use crate::world::plan::FaultKind;
 
     /// Judges the traffic of a client with a task and this many calls, which is quiet from 100 to
@@ -193,7 +206,7 @@ mod tests {
         let quiet = Duration::from_secs(100)..Duration::from_secs(160);
         let plan =
             Plan { leases: None, focus: None, is_hasty: false, ..Plan::draw(&mut Draw::new(1)) };
-        judge(&events, &traffic.iter().copied().collect(), &plan, &program, &quiet).len()
+        judge(&events, &[], &traffic.iter().copied().collect(), &plan, &program, &quiet).len()
     }
 
     #[test]
@@ -213,9 +226,21 @@ mod tests {
             let events = history((0..300).map(ended).collect());
             let traffic = BTreeMap::from([(7, 5_000_000)]);
             let quiet = Duration::from_secs(100)..Duration::from_secs(160);
-            judge(&events, &traffic, &plan, &program, &quiet).len()
+            judge(&events, &[], &traffic, &plan, &program, &quiet).len()
         };
         assert_eq!((count(vec![FaultKind::Permission]), count(vec![])), (0, 2));
+    }
+
+    #[test]
+    fn znodes_that_a_server_does_not_remove_are_listed_by_others() {
+        let record = |number| {
+            let (op, outcome) = (OpCode::DELETE, Outcome::Applied(ErrorCode::NO_AUTH));
+            let mut record = request();
+            (record.op, record.path, record.outcome) = (op, Some(format!("/a/{number}")), outcome);
+            record
+        };
+        let requests: Vec<_> = (0..10).chain(0..2).map(record).collect();
+        assert_eq!((not_removed(&requests), not_removed(&[request()])), (10, 0));
     }
 
     #[test]
@@ -251,7 +276,7 @@ mod tests {
             let fault = |number| What::Fault { number, text: String::new() };
             let events = history((0..faults).map(fault).collect());
             let bytes = (0..50).map(|second| (second, 10_000)).collect();
-            judge(&events, &bytes, &plan(version), &program, &quiet).len()
+            judge(&events, &[], &bytes, &plan(version), &program, &quiet).len()
         };
         let (usual, keeper) = (ServerVersion::V3_9, ServerVersion::Keeper);
         assert_eq!((count(1_000, usual), count(5_000, usual)), (1, 0));
@@ -269,7 +294,7 @@ mod tests {
             let events = history((0..100).map(begun).collect());
             let bytes = (0..50).map(|second| (second, 12_000)).collect();
             let plan = Plan { focus: None, is_hasty: false, ..Plan::draw(&mut Draw::new(1)) };
-            judge(&events, &bytes, &Plan { version, ..plan }, &program, &quiet).len()
+            judge(&events, &[], &bytes, &Plan { version, ..plan }, &program, &quiet).len()
         };
         assert_eq!(count(WIDE, ServerVersion::V3_9), 1);
         assert_eq!(count("/wider", ServerVersion::V3_5), 1);
@@ -301,7 +326,7 @@ mod tests {
             program.is_patient = is_patient;
             let bytes = (0..75).map(|second| (second, 1_500)).collect();
             let quiet = Duration::from_secs(100)..Duration::from_secs(160);
-            judge(&[], &bytes, &plan, program, &quiet).len()
+            judge(&[], &[], &bytes, &plan, program, &quiet).len()
         };
         assert_eq!((count(false, &mut program), count(true, &mut program)), (1, 0));
     }
