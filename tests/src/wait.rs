@@ -6,6 +6,8 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use zk_recipes::kind::Kind;
+use zk_recipes::{Guard, LockState};
 use zk_session::{
     Client, EventType, OpError, SessionState, Status, WatchItem, WatchStream, WatchedEvent, Watcher,
 };
@@ -23,6 +25,27 @@ pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, future)
         .await
         .unwrap_or_else(|_| panic!("{what} did not come within {PATIENCE:?}"))
+}
+
+/// Interval between two looks at the state of a guard.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// Waits until a lock that is at risk is held. A lock is at risk until the first write after an
+/// outage is acknowledged, and whenever a busy machine delays an acknowledgement, so a test of a
+/// real server cannot expect [`LockState::Held`] at a moment of its choice.
+///
+/// # Panics
+///
+/// If the lock is lost, or still at risk after [`PATIENCE`].
+#[expect(clippy::disallowed_methods, reason = "a guard has no event for a lock that is held again")]
+pub async fn held_again<K: Kind>(what: &str, guard: &Guard<K>) {
+    let known = async {
+        while guard.state() == LockState::AtRisk {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    };
+    soon(what, known).await;
+    assert_eq!(guard.state(), LockState::Held, "{what}");
 }
 
 /// Waits until the server of a client has applied everything that was committed before the call.

@@ -13,14 +13,12 @@ use zk_tests::case::Case;
 use zk_tests::each_pair;
 use zk_tests::meter::{Counted, Meter, Pace};
 use zk_tests::proxy::Proxy;
-use zk_tests::wait::soon;
+use zk_tests::wait::{held_again, soon};
 
 use crate::{Part, SERVER, address, variable};
 
 /// Time after which writes renew the lease, and it no longer depends on the handshake.
 const STEADY: Duration = Duration::from_secs(35);
-/// Interval between two looks at the state of a holder that has not lost the lock.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Lengths of outages: below the interval of the renewing writes, below the time after which a
 /// client leaves a silent server, below the lease, and above the lease. All are below the session
 /// timeout.
@@ -175,13 +173,7 @@ async fn endure<H: Case, W: Case>(
     let mut free = Instant::now();
     if !is_lost {
         // The first write on the new connection renews the lease.
-        let resumed = async {
-            while held.state() == LockState::AtRisk {
-                tokio::time::sleep(LOOK_EVERY).await;
-            }
-        };
-        soon(&label, resumed).await;
-        assert_eq!(held.state(), LockState::Held, "{label}");
+        held_again(&label, &held).await;
         free = Instant::now();
         held.release().await.expect("it is connected");
     }

@@ -6,7 +6,7 @@ use zk_tests::bare::Bare as _;
 use zk_tests::case::{Case as _, FairLock};
 use zk_tests::ensemble::Ensemble;
 use zk_tests::lock::{Waiter, acquire, contenders, until_znodes};
-use zk_tests::wait::{catch_up, reconnected, soon, status};
+use zk_tests::wait::{catch_up, held_again, reconnected, soon, status};
 
 use crate::{PERSISTENT, Roamer};
 
@@ -37,7 +37,7 @@ async fn a_lock_and_its_queue_outlive_the_leader() {
         assert_eq!(after.session, before.session);
     }
     assert_eq!(guard.validate().await, Ok(()));
-    assert_eq!(guard.state(), LockState::Held);
+    held_again("the lock", &guard).await;
     assert!(waiters.iter_mut().all(Waiter::is_waiting));
 
     // The lock is granted in the order in which the contenders arrived.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use zk_recipes::{Client, FairLock, Guard, LockError, LockState, LockStatus, Phase, Released};
-use zk_tests::wait::{PATIENCE, catch_up, soon};
+use zk_tests::wait::{PATIENCE, catch_up, held_again, soon};
 
 use super::seconds;
 
@@ -115,7 +115,7 @@ impl Stands {
         let all = Arc::into_inner(self.all).expect("the observer has ended");
         for (stand, mut waiting) in all.into_iter().zip(self.waiters) {
             let Stand { guard, znodes, .. } = stand;
-            assert_eq!(guard.state(), LockState::Held, "{}", znodes[0]);
+            held_again(&znodes[0], &guard).await;
             assert!(waiting.try_join_next().is_none(), "{} does not wait", znodes[1]);
             let token = guard.fencing_token();
             assert_eq!(soon("a release", guard.release()).await, Ok(Released::Released));
