@@ -33,6 +33,9 @@ const RENEWALS: usize = 6;
 /// longer than [`RENEWAL_PAUSE`].
 const RENEWAL_GROWTH: u32 = 2;
 const RENEWAL_PAUSE: Duration = Duration::from_millis(700);
+/// Pauses of one client do not shrink to less than this part of the first one. If one does, other writes
+/// to the same path are among the renewals, such as a barrier without a read.
+const OTHERS: u32 = 4;
 
 /// In this time, a stream of changes reads a value that it may not read no more often than this, and so
 /// does each call: the pauses grow from 200 ms.
@@ -145,6 +148,7 @@ fn renewals(requests: &[RequestRecord]) -> Vec<String> {
             }
             if let ([first, second, ..], [.., before, last]) = (&times[..], &times[..])
                 && *last - *before < RENEWAL_GROWTH * (*second - *first)
+                && times.is_sorted_by(|from, to| OTHERS * (*to - *from) >= *second - *first)
             {
                 violations.push(format!("{session}: renewals were refused at {times:?}"));
             }
@@ -300,6 +304,8 @@ mod tests {
         let mut between = of(&often);
         between.splice(3..3, written);
         assert_eq!(judge_requests(&between).len(), 0, "a write has begun anew");
+        let others = [7_474, 7_722, 7_755, 8_025, 8_265, 8_518];
+        assert_eq!(judge_requests(&of(&others)).len(), 0, "seed 600000026504");
         let mut barriers = of(&often);
         let mut reads = requests(OpCode::GET_DATA, "/a", REFUSED, &often);
         barriers.iter_mut().zip(1_000..).for_each(|(it, number)| it.xid = 2 * number);

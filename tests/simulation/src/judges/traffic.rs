@@ -84,11 +84,16 @@ pub fn judge(
     let contenders = u64::from(WIDE_PERMITS) + tasks;
     let kept = CONTENDER * not_removed(requests);
     let wide = if plan.has_persistent_watches() { 0 } else { 2 * tasks * contenders * CONTENDER };
-    // The bytes for the calls that begin in each second.
+    // The bytes for the calls that begin in each second, and for the faults in it.
     let mut begun: BTreeMap<u64, u64> = BTreeMap::new();
+    // Each cache reads the whole tree when it begins, and again after a gap.
+    let tree = if plan.kinds.is_wide { TREE_ZNODE * kinds::WIDE as u64 * tasks } else { 0 };
     for event in events {
         match event.what {
-            What::Fault { .. } => faults += 1,
+            What::Fault { .. } => {
+                faults += 1;
+                *begun.entry(event.at.as_secs()).or_default() += tree;
+            }
             What::Ended { end: End::Failed(Failure::Refused(code)), .. }
                 if ErrorCode(code) == ErrorCode::NO_AUTH && plan.may_forbid() =>
             {
@@ -123,8 +128,6 @@ pub fn judge(
     let is_in_a_hurry = plan.focus.is_some() || plan.is_hasty;
     let call_max = if is_in_a_hurry { CALL_IN_A_HURRY_MAX } else { CALL_MAX };
     let fault_max = if plan.resumes() { FAULT_MAX } else { FAULT_OF_KEEPER_MAX * (1 + tasks) };
-    // After a gap, each cache reads the whole tree again.
-    let tree = if plan.kinds.is_wide { TREE_ZNODE * kinds::WIDE as u64 * tasks } else { 0 };
     let fault_max = fault_max + tree;
     // When these can be removed, each waiter lists all of them again after each removal.
     let left = CONTENDER * refused * refused * tasks;
@@ -134,7 +137,7 @@ pub fn judge(
         violations.push(what);
     }
     let storm = traffic.range(..to).find(|(second, bytes)| {
-        **bytes > STORM_MAX * tasks + left + begun.get(second).copied().unwrap_or_default()
+        **bytes > STORM_MAX * tasks + tree + left + begun.get(second).copied().unwrap_or_default()
     });
     if let Some((second, bytes)) = storm {
         violations.push(format!("{bytes} bytes in second {second}"));
@@ -307,6 +310,30 @@ mod tests {
         // The calls begin in the seconds from 0 on.
         assert_eq!((count(7, &[(7, 20_000)]), count(7, &[(7, 20_001)])), (0, 1));
         assert_eq!((count(8, &[(7, 21_000)]), count(8, &[(7, 21_001)])), (0, 1));
+    }
+
+    #[test]
+    fn a_cache_reads_a_wide_tree_when_it_begins_and_after_a_fault() {
+        let mut program = Program::draw(&mut Draw::new(1));
+        program.clients.truncate(1);
+        program.clients.iter_mut().for_each(|tasks| tasks.truncate(1));
+        let quiet = Duration::from_secs(100)..Duration::from_secs(160);
+        let count = |is_wide: bool, faults: u64, bytes: u64| {
+            let fault = |number| What::Fault { number, text: String::new() };
+            let events: Vec<_> = history((0..faults).map(fault).collect());
+            let mut plan = Plan { focus: None, is_hasty: false, ..Plan::draw(&mut Draw::new(1)) };
+            plan.kinds.is_wide = is_wide;
+            let traffic = BTreeMap::from([(0, bytes)]);
+            judge(&events, &[], &traffic, &plan, &program, &quiet).len()
+        };
+        let tree = TREE_ZNODE * kinds::WIDE as u64;
+        assert_eq!(
+            (count(true, 0, STORM_MAX + tree), count(true, 0, STORM_MAX + tree + 1)),
+            (0, 1)
+        );
+        let again = STORM_MAX + 2 * tree;
+        assert_eq!((count(true, 1, again), count(true, 1, again + 1)), (0, 1));
+        assert_eq!(count(false, 1, STORM_MAX + 1), 1);
     }
 
     #[test]

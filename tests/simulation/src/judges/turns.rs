@@ -6,6 +6,7 @@
 //! only until it has read that the znode is gone.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::time::Duration;
 
 use jute_codec::{ErrorCode, OpCode, SessionId};
@@ -56,8 +57,12 @@ pub fn judge(case: &Case<'_>) -> Vec<String> {
 /// read its znode too, and then their own. They may be of the same session, like those who observe the
 /// leaders.
 fn seen_missing<'a>(case: &Case<'a>) -> Vec<Missing<'a>> {
-    let Case { requests, commits, program, .. } = case;
-    let is_observed = |path: &str| program.has(Job::Observe) && path.starts_with(ELECTION);
+    let Case { events, requests, commits, program, .. } = case;
+    let looks = looks(events);
+    let is_observed = |path: &str, at: Duration| {
+        path.starts_with(ELECTION)
+            && (program.has(Job::Observe) || looks.iter().any(|look| look.contains(&at)))
+    };
     let creates = commits.iter().filter(|commit| {
         commit.error == ErrorCode::OK && matches!(commit.op, OpCode::CREATE | OpCode::CREATE2)
     });
@@ -67,13 +72,33 @@ fn seen_missing<'a>(case: &Case<'a>) -> Vec<Missing<'a>> {
         let path = request.path.as_deref()?;
         let is_read = matches!(request.op, OpCode::GET_DATA | OpCode::EXISTS);
         let is_missing = request.outcome == Outcome::Applied(ErrorCode::NO_NODE);
-        let is_own = owners.get(path) == Some(&request.session) && !is_observed(path);
+        let is_own = owners.get(path) == Some(&request.session) && !is_observed(path, request.at);
         let RequestRecord { session, connection, xid, at, .. } = *request;
         let arrived = case.arrival(request);
         let read = OwnRead { session, connection, xid, path, is_missing, at, arrived };
         (is_read && is_own).then_some(read)
     });
     missing(&reads.collect::<Vec<_>>())
+}
+
+/// Returns when callers asked who leads. That reads the znode of the first candidate, which may be of
+/// the same session.
+fn looks(events: &[Event]) -> Vec<Range<Duration>> {
+    let mut open: BTreeMap<Id, Duration> = BTreeMap::new();
+    let mut looks = Vec::new();
+    for event in events {
+        match &event.what {
+            What::Begun { call, name: "leader", .. } => {
+                open.insert(*call, event.at);
+            }
+            What::Ended { call, .. } => {
+                looks.extend(open.remove(call).map(|begun| begun..event.at));
+            }
+            _ => {}
+        }
+    }
+    looks.extend(open.into_values().map(|begun| begun..Duration::MAX));
+    looks
 }
 
 /// A read of a contender by the session that owns it.
@@ -308,6 +333,7 @@ fn had_turn(queue: &[(Contender, Life)], number: u32, own: Life, share: Share, z
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::history::End;
     use crate::judges::tests::history;
 
     const WRITERS: [(&str, Life); 3] = [
@@ -348,6 +374,15 @@ mod tests {
         assert_eq!(count_with((2, Some(6))), 0);
         // It was deleted while another one was ahead of it.
         assert_eq!(count_with((2, Some(4))), 1);
+    }
+
+    #[test]
+    fn a_leader_is_looked_for_from_the_call_to_its_end() {
+        let begun = |call, name| What::Begun { call, name, on: ELECTION.to_owned(), timeout: None };
+        let ended = |call| What::Ended { call, end: End::Done };
+        let events = vec![begun(1, "acquire"), begun(2, "leader"), ended(2), begun(3, "leader")];
+        let second = Duration::from_secs;
+        assert_eq!(looks(&history(events)), [second(1)..second(2), second(3)..Duration::MAX]);
     }
 
     #[test]
