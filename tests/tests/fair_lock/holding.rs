@@ -179,14 +179,14 @@ fn validate_survives_a_cut_at_each_of_its_requests() {
 }
 
 #[test]
-fn validate_is_one_committed_write() {
+fn validate_is_one_committed_write_and_a_read() {
     run(async {
         let world = World::new();
         let (client, guard) = holder(&world, FIRST).await;
         world.server.clear_requests();
         let before = world.server.zxid();
         guard.validate().await.expect("the lock is held");
-        assert_eq!(ops(&requests_of(&world, session(&client))), [OpCode::MULTI]);
+        assert_eq!(ops(&requests_of(&world, session(&client))), [OpCode::MULTI, OpCode::GET_DATA]);
         assert_eq!(world.server.zxid(), Zxid(before.0 + 1));
         release(guard).await;
     });

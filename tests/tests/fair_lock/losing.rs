@@ -68,6 +68,26 @@ fn deleting_the_znode_while_disconnected_is_found_after_the_resume() {
     }
 }
 
+/// The validation waits for the connection, and is sent before the client knows of the copy.
+#[test]
+fn a_copy_of_the_znode_is_not_the_lock() {
+    run(async {
+        let world = World::new();
+        let (client, guard) = holder(&world, FIRST).await;
+        let other = world.client(SECOND).await;
+        sleep_ms(1_000).await;
+        partition(&world, 500);
+        let data = world.server.data(guard.path()).unwrap_or_default();
+        assert!(world.server.admin_delete(guard.path()));
+        let owner = session_of(&world, &client, &other);
+        world.server.admin_create(guard.path(), &data, Some(owner));
+        assert_eq!(guard.validate().await, Err(LockError::Lost(LostReason::ZnodeDeleted)));
+        drop(guard);
+        other.close().await;
+        world.check_clean(&[&client]).await;
+    });
+}
+
 #[test]
 fn a_znode_replaced_by_another_sessions_is_lost() {
     run(async {

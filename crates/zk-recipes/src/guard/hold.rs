@@ -19,7 +19,6 @@ use crate::lock::log::{self, Risk};
 use crate::lock::options::GuardOptions;
 use crate::lock::outcome::{Held, Released, Znode};
 use crate::lock::phase::{Observer, Phase};
-use crate::lock::recipe::Recipe;
 use crate::lock::state::{AtRiskPolicy, LockState};
 use crate::lock::stats::Counters;
 use crate::machine::{PAUSE, Refusal, Verdict, WatchNumber, barrier, multi_refusal, read};
@@ -282,18 +281,15 @@ impl Hold {
             && self.created_by.is_none_or(|czxid| found.czxid == czxid)
     }
 
-    /// Returns the operations that prove that the lock is held: a committed write and, for a name
-    /// that all holders share, a read after it. Without `watch`, a unique name needs no read.
-    pub(crate) fn proof<K: Recipe>(&self, watch: Option<WatchNumber>) -> Vec<Operation> {
-        let mut operations = vec![barrier(self.path.clone())];
-        if watch.is_some() || !K::HAS_UNIQUE_NAMES {
-            operations.push(read(self.path.clone(), watch));
-        }
-        operations
+    /// Returns the operations that prove that the lock is held: a committed write, and a read after
+    /// it. The write alone proves only that there is a znode with this name. It may be that of
+    /// another holder if all share one name, or a copy that an administrator has restored.
+    pub(crate) fn proof(&self, watch: Option<WatchNumber>) -> Vec<Operation> {
+        vec![barrier(self.path.clone()), read(self.path.clone(), watch)]
     }
 
     /// Evaluates the results of [`proof`](Self::proof).
-    pub(crate) fn proven<K: Recipe>(&self, mut verdicts: impl Iterator<Item = Verdict>) -> Proof {
+    pub(crate) fn proven(&self, mut verdicts: impl Iterator<Item = Verdict>) -> Proof {
         let by_check = match verdicts.next() {
             Some(Verdict::Done(response)) => match multi_refusal(&response) {
                 None => Proof::Held,
@@ -305,10 +301,9 @@ impl Hold {
             Some(Verdict::Later(error)) => Proof::Later(error),
             Some(Verdict::NotApplied | Verdict::Unknown) | None => Proof::Open,
         };
-        if K::HAS_UNIQUE_NAMES || by_check != Proof::Held {
+        if by_check != Proof::Held {
             return by_check;
         }
-        // If all holders share one name, the check also accepts the znode of another holder.
         self.seen(verdicts.next())
     }
 

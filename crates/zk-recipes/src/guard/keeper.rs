@@ -377,7 +377,7 @@ impl<K: Recipe> Keeper<K> {
     fn submit(&mut self) {
         let own_watch = self.own_watch();
         let operations = if self.needs_proof {
-            self.hold.proof::<K>(Some(own_watch))
+            self.hold.proof(Some(own_watch))
         } else {
             vec![read(self.hold.path.clone(), Some(own_watch))]
         };
@@ -418,7 +418,7 @@ impl<K: Recipe> Keeper<K> {
             if self.known.is_some_and(|known| known != stat.mzxid));
         let seen = self.hold.seen(reply.results.last().cloned().map(replayable));
         if is_proof {
-            let proof = self.hold.proven::<K>(reply.results.into_iter().map(replayable));
+            let proof = self.hold.proven(reply.results.into_iter().map(replayable));
             if proof == Proof::Held {
                 self.needs_proof = false;
                 self.hold.prove(reply.connection);

@@ -199,9 +199,9 @@ impl<K: Kind> Guard<K> {
         }
     }
 
-    /// Proves that the lock is held, by a write that is committed only if the znode exists. When
-    /// the call succeeds, the lock was held at some moment since the call began, and is no longer
-    /// at risk for lack of a recent proof.
+    /// Proves that the lock is held, by a write that is committed only if the znode exists, and a read
+    /// behind it that shows whose znode that is. When the call succeeds, the lock was held at some
+    /// moment since the call began, and is no longer at risk for lack of a recent proof.
     ///
     /// After a **connection loss**, the write is repeated. If the server refuses it for a while, it is
     /// repeated after pauses of 200 ms, which grow to 5 s. **Cancel safe**, and a
@@ -215,7 +215,7 @@ impl<K: Kind> Guard<K> {
     /// [`LockError::AuthFailed`] if the client has stopped.
     pub fn validate(&self) -> Call<(), LockError> {
         let hold = Arc::clone(&self.hold);
-        Call::new(self.hold.client(), &self.hold.path, |deadline| validate::<K>(hold, deadline))
+        Call::new(self.hold.client(), &self.hold.path, |deadline| validate(hold, deadline))
     }
 
     /// Runs a body of work while the lock is not lost, and drops the body when the lock is lost.
@@ -364,8 +364,11 @@ impl<K: Queued> Guard<K> {
     /// the lock or not at all. If the lock is **at risk**, the request is still sent, or waits for
     /// the next connection, because the ensemble decides whether the lock is held. If the lock is
     /// **lost**, the request is not sent, and a request that is still enqueued is withdrawn. Only
-    /// the client's runtime knows which requests were sent, so if that runtime is not driven, the
-    /// future waits for it, even when the lock is lost.
+    /// the client's runtime knows which requests were sent, so if that runtime is not driven, a call
+    /// without a timeout waits for it, even when the lock is lost.
+    ///
+    /// The check knows the znode by its name, which no other contender can have. It also passes a
+    /// copy, so an administrator who has deleted the znode of a holder must not restore it.
     ///
     /// After a **connection loss**, the transaction is not repeated, because only the caller knows
     /// whether repeating the transaction is harmless: the check passes again even if the first
@@ -376,7 +379,8 @@ impl<K: Queued> Guard<K> {
     ///
     /// **Cancel safe** like [`Op`](zk_session::Op): dropping the future withdraws a request that
     /// was not sent; a request that was sent may be applied. So does a [timeout](Call::timeout), which
-    /// ends the call with an [`OpError::TimedOut`](zk_session::OpError::TimedOut).
+    /// ends the call with an [`OpError::TimedOut`](zk_session::OpError::TimedOut), or with an
+    /// [`OpError::RuntimeStopped`](zk_session::OpError::RuntimeStopped).
     ///
     /// # Errors
     ///
@@ -414,17 +418,17 @@ impl<K: Fenced> Guard<K> {
 }
 
 /// Proves that a lock is held.
-async fn validate<K: Kind>(hold: Arc<Hold>, deadline: Option<Time>) -> Result<(), LockError> {
+async fn validate(hold: Arc<Hold>, deadline: Option<Time>) -> Result<(), LockError> {
     let refused =
         |error| LockError::of(Failure::new(FailedAction::Check, hold.path.clone(), error));
     loop {
         if let LockState::Lost(reason) = hold.state() {
             return Err(LockError::Lost(reason));
         }
-        let mut issue = Issue::new(hold.session, hold.proof::<K>(None));
+        let mut issue = Issue::new(hold.session, hold.proof(None));
         let answers = run_to_end(hold.client(), &mut issue, deadline).await?;
         let connection = answers.connection;
-        match hold.proven::<K>(answers.results.into_iter().map(Verdict::from)) {
+        match hold.proven(answers.results.into_iter().map(Verdict::from)) {
             Proof::Held => {
                 hold.prove(connection);
                 break;

@@ -30,8 +30,7 @@ pub trait Recipe: Sized + Send + Sync + 'static {
     /// What the lock can become while it is held; `Infallible` if it cannot change.
     type Change: Change<Self::Removal>;
 
-    /// Each contender znode has its own name. If all contender znodes have the same name, a check
-    /// that the znode exists does not prove that it is ours.
+    /// Each contender znode has its own name, so a holder can be asked to release the lock.
     const HAS_UNIQUE_NAMES: bool;
 
     /// Returns the path that identifies the lock.
