@@ -421,7 +421,28 @@ pub mod timeouts {
         let mut calls = of_locks(client).await;
         calls.extend(of_queues_and_barriers(client).await);
         calls.extend(of_data(client).await);
+        calls.extend(of_operations(client).await);
         calls
+    }
+
+    async fn of_operations(client: &Client) -> Vec<(&'static str, Begin)> {
+        let plain = CreateMode::Persistent;
+        client.create("/p/plain", "", plain).await.expect("it is new");
+        let limited = client.with_timeout(TIMEOUT);
+        let clients: [Client; 6] = std::array::from_fn(|_| client.clone());
+        let [creating, reading, committing, syncing, watching, adding] = clients;
+        let two = Multi::new().create("/p/plain/b", "", plain).create("/p/plain/c", "", plain);
+        vec![
+            borrowing("create", move || creating.create("/p/plain/a", "", plain).timeout(TIMEOUT)),
+            borrowing("read", move || reading.get_data("/p/plain").timeout(TIMEOUT)),
+            borrowing("commit", move || committing.commit(two).timeout(TIMEOUT)),
+            borrowing("sync", move || syncing.sync("/p").timeout(TIMEOUT)),
+            borrowing("watch", move || watching.exists_and_watch("/p/plain").timeout(TIMEOUT)),
+            borrowing("add credentials", move || adding.add_auth("digest", "a:b").timeout(TIMEOUT)),
+            borrowing("write of a handle with a timeout", move || {
+                limited.set_data("/p/plain", "x", None)
+            }),
+        ]
     }
 
     async fn of_locks(client: &Client) -> Vec<(&'static str, Begin)> {

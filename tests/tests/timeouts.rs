@@ -14,7 +14,11 @@ use zk_tests::world::{World, run, sleep_ms};
 use zk_testserver::{Action, At, Fault, Filter};
 
 /// What the errors of recipes and of operations say after a timeout.
-const TIMED_OUT: [&str; 2] = ["timed out after", "the deadline of the operation has passed"];
+const TIMED_OUT: [&str; 3] = [
+    "timed out after",
+    "the deadline of the operation has passed",
+    "no server accepted the new credentials in time",
+];
 /// What an error says of a call that has seen nothing before its timeout.
 const NOTHING: &str = "what the call waits for did not happen";
 /// How many requests of a call are hit, one in each run.

@@ -151,6 +151,7 @@ impl RecipeError {
             | OpError::InvalidPath { .. }
             | OpError::QueueFull { .. }
             | OpError::Recalled { .. }
+            | OpError::RuntimeStopped { .. }
             | OpError::Server { .. }
             | OpError::TimedOut { .. }
             | OpError::Undecodable { .. }

@@ -43,7 +43,7 @@ pub enum LastSeen {
     /// The attempt waited behind another contender.
     Queued(Predecessor),
     /// The runtime of the client did not run, so the client could do nothing. A call that notices its
-    /// deadline itself cannot tell this from the other reasons.
+    /// deadline itself tells this from the other reasons if the runtime has not run for a second.
     RuntimeStopped,
 }
 

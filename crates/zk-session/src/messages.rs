@@ -85,6 +85,7 @@ fn operations(out: &mut String) {
             Recalled,
             RequestTooLarge,
             ResponseTooLarge,
+            RuntimeStopped,
             Server,
             SessionExpired,
             TimedOut,
@@ -112,6 +113,7 @@ fn operations(out: &mut String) {
                 length: 5_000_000,
                 target: Target::new(OpCode::GET_CHILDREN2, "/a"),
             },
+            OpError::RuntimeStopped { target: create() },
             OpError::server(ErrorCode::NODE_EXISTS),
             refusal(ErrorCode::NODE_EXISTS, OpCode::CREATE2, "/a"),
             refusal(ErrorCode::NO_NODE, OpCode::CREATE_CONTAINER, "/a/b"),
@@ -264,7 +266,7 @@ fn configuration(out: &mut String) {
     };
     messages!(
         out,
-        ConfigError { Chroot, Host, NoHosts, Option, Path, Thread },
+        ConfigError { Chroot, Host, NoHosts, NoRuntime, Option, Path, Thread },
         [
             ConfigError::Chroot { path: "/app,h2".into(), defect: before_hosts() },
             ConfigError::Host { host: "h1;h2".into(), defect: HostDefect::Separator },
@@ -276,6 +278,7 @@ fn configuration(out: &mut String) {
                 path: "/a/../b".into(),
                 defect: PathDefect::RelativeComponent,
             },
+            ConfigError::NoRuntime,
             ConfigError::Thread { message: "out of threads".into() },
         ]
     );

@@ -18,6 +18,7 @@ use std::time::Duration;
 use futures_timer::Delay;
 
 use crate::driver::clock::Clock;
+use crate::driver::ends::STALL_MIN;
 use crate::time::Time;
 
 /// The shortest delay. It ensures that the loop below ends.
@@ -66,6 +67,27 @@ impl Watchdog {
         // time.
         let delay = at.saturating_since(now).clamp(DELAY_MIN, DELAY_MAX);
         self.armed = Some((at, Delay::new(delay)));
+    }
+}
+
+/// The deadline of something whose outcome the session's task finds out, and a watchdog in case that
+/// task does not run.
+#[derive(Debug)]
+pub(crate) struct Overdue {
+    at: Time,
+    watchdog: Watchdog,
+}
+
+impl Overdue {
+    /// The task has [`STALL_MIN`] to keep a deadline, because what it reports is more precise: it
+    /// knows whether it has sent a request.
+    pub(crate) fn after(deadline: Time, clock: &Clock) -> Self {
+        Self { at: deadline + STALL_MIN, watchdog: Watchdog::of(clock) }
+    }
+
+    /// Completes if the task has missed the deadline.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>, now: Time) -> Poll<()> {
+        self.watchdog.poll(cx, now, self.at)
     }
 }
 

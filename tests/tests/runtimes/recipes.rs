@@ -3,8 +3,9 @@
 
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use zk_recipes::SessionState;
-use zk_tests::recipes::pauses::calls;
+use zk_tests::recipes::{pauses::calls, timeouts};
 use zk_tests::wait::soon;
 
 use crate::calls::{apart, names_the_end};
@@ -34,6 +35,23 @@ fn the_end_of_the_clients_runtime_is_an_answer_to_each_call_of_a_recipe() {
         let error = stage.soon(name, call).expect_err(name);
         assert!(names_the_end(&error), "{name}: {error}");
     }
+}
+
+/// Each call with a timeout begins while the runtime of its client is not driven, and the caller is on
+/// another one.
+#[test]
+fn each_call_with_a_timeout_ends_although_nobody_drives_its_client() {
+    let (stage, still) = (Stage::start(), driven_by_callers());
+    let client = stage.client(&still, LONG_SESSION);
+    let calls = still.block_on(soon("the beginning", timeouts::calls(&client)));
+    let (names, begins): (Vec<_>, Vec<_>) = calls.into_iter().unzip();
+    let ended = stage.soon("the timeouts", join_all(begins.into_iter().map(|begin| begin())));
+    for (name, ended) in names.into_iter().zip(ended) {
+        let error = ended.expect_err(name);
+        let reasons = ["did not run in that time", "the client may have them later"];
+        assert!(reasons.iter().any(|reason| error.contains(reason)), "{name}: {error}");
+    }
+    drive_until_clean(&still, &client, &stage.server);
 }
 
 #[test]

@@ -379,6 +379,7 @@ impl CacheMachine {
                 }
             }
             OpError::ConnectionLoss { .. }
+            | OpError::RuntimeStopped { .. }
             | OpError::SessionExpired { .. }
             | OpError::TimedOut { .. } => {
                 self.request(path, *aspect);

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::Poll;
 
 use zk_session::recipe::Session;
-use zk_session::{Client, SessionState, Time};
+use zk_session::{Client, FailureCause, SessionState, Time};
 
 use crate::timed_out::{LastSeen, MayTimeOut, TimedOut};
 
@@ -67,13 +67,18 @@ impl Begun {
         }
         path.clone_into(&mut timed_out.path);
         timed_out.waited = client.now().saturating_since(self.at);
-        let status = client.status();
+        let (status, failure) = (client.status(), client.last_failure());
+        let has_stopped =
+            failure.as_ref().is_some_and(|it| matches!(it.cause, FailureCause::NotRun(_)));
+        if has_stopped {
+            timed_out.seen = LastSeen::RuntimeStopped;
+        }
         if timed_out.seen != LastSeen::RuntimeStopped && status.state != SessionState::Connected {
             let was_connected = status.connection > self.ended_connections;
             timed_out.seen = if was_connected {
-                LastSeen::ConnectionLost(client.last_failure())
+                LastSeen::ConnectionLost(failure)
             } else {
-                LastSeen::NeverConnected(client.last_failure())
+                LastSeen::NeverConnected(failure)
             };
         }
     }

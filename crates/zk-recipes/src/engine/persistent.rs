@@ -117,6 +117,7 @@ impl PersistentWatch {
             }
             Err(
                 OpError::ConnectionLoss { .. }
+                | OpError::RuntimeStopped { .. }
                 | OpError::SessionExpired { .. }
                 | OpError::TimedOut { .. },
             ) => Feed::Unset,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use jute_codec::{Acl, AuthPacket};
+use tokio::runtime::Handle;
 use tracing::info_span;
 
 use super::Client;
@@ -411,11 +412,12 @@ impl ClientBuilder {
     ///
     /// # Errors
     ///
-    /// Fails if the connect string or an option is invalid.
+    /// Fails if the connect string or an option is invalid, or outside of a tokio runtime. With
+    /// [`dedicated_thread`](Self::dedicated_thread), no runtime is needed.
     ///
     /// # Panics
     ///
-    /// Panics if called outside of a tokio runtime.
+    /// Panics if the runtime has no timers or no I/O.
     pub fn start(self) -> Result<Client, ConfigError> {
         let create_chroot = self.create_chroot;
         self.start_with(create_chroot)
@@ -425,6 +427,9 @@ impl ClientBuilder {
     fn start_with(self, create_chroot: bool) -> Result<Client, ConfigError> {
         let ConnectString { hosts, chroot } = self.connect_string.parse()?;
         self.check()?;
+        if !self.has_thread {
+            check_runtime()?;
+        }
         let [hosts_seed, id_seed @ ..] = self.seed.map_or_else(random_seeds, |seed| {
             let mut random = SplitMix(seed);
             [random.next(), random.next(), random.next()]
@@ -494,15 +499,17 @@ impl ClientBuilder {
     ///
     /// Fails if the connect string or an option is invalid, if no server completes the connection
     /// in time, if a server refuses the credentials, or if the chroot cannot be created. The client
-    /// is then closed.
+    /// is then closed. Also fails outside of a tokio runtime, even with
+    /// [`dedicated_thread`](Self::dedicated_thread).
     ///
     /// # Panics
     ///
-    /// Panics if called outside of a tokio runtime.
+    /// Panics if the runtime has no timers or no I/O.
     pub async fn connect(self) -> Result<Client, ConnectError> {
         let within = self.connect_within.unwrap_or(self.session_timeout);
         let create_chroot = self.create_chroot;
         let resumed = self.resume.as_ref().map(SessionTicket::session);
+        check_runtime()?;
         let client = self.start_with(false)?;
         let ready = async {
             first_connection(client.states(), client.shared(), resumed).await?;
@@ -597,6 +604,11 @@ impl fmt::Debug for ClientBuilder {
             .field("lease", &self.lease)
             .finish_non_exhaustive()
     }
+}
+
+/// Checks that a client can start here.
+fn check_runtime() -> Result<(), ConfigError> {
+    Handle::try_current().map(drop).map_err(|_| ConfigError::NoRuntime)
 }
 
 fn random_seeds() -> [u64; 3] {

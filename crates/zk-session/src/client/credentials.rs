@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,9 +14,10 @@ use tokio::sync::oneshot;
 use super::Client;
 use crate::driver::command::Command;
 use crate::driver::shared::Shared;
-use crate::error::{AuthError, ConfigError, OptionDefect};
+use crate::error::{AuthError, ConfigError, OptionDefect, Outcome};
 use crate::machine::{AuthChange, Token};
 use crate::time::NO_LIMIT;
+use crate::watchdog::Overdue;
 
 impl Client {
     /// Adds credentials to those of [`ClientBuilder::auth`](crate::ClientBuilder::auth). They are
@@ -80,7 +81,9 @@ impl Client {
         }
         let (token, change) = (shared.fresh_token(), AuthChange { packets, replaces });
         shared.send(Command::ChangeAuth(token, change, sender));
-        let op = AuthOp { state: State::Waiting { shared: Arc::clone(shared), token, result } };
+        let op = AuthOp {
+            state: State::Waiting { shared: Arc::clone(shared), token, result, overdue: None },
+        };
         match self.terms.as_deref().and_then(|terms| terms.timeout) {
             Some(timeout) => op.timeout(timeout),
             None => op,
@@ -99,7 +102,13 @@ pub struct AuthOp {
 
 enum State {
     Refused(ConfigError),
-    Waiting { shared: Arc<Shared>, token: Token, result: oneshot::Receiver<Result<(), AuthError>> },
+    Waiting {
+        shared: Arc<Shared>,
+        token: Token,
+        result: oneshot::Receiver<Result<(), AuthError>>,
+        /// `None` without a timeout.
+        overdue: Option<Overdue>,
+    },
 }
 
 impl AuthOp {
@@ -112,9 +121,9 @@ impl AuthOp {
     /// not answered, the outcome is [`Unknown`](crate::Outcome::Unknown), and the change goes on
     /// without its caller: credentials cannot be taken from a connection.
     ///
-    /// The deadline follows the client's clock and is checked by the session's task, so the call
-    /// ends late if the client's runtime is blocked. An earlier timeout of the same change is
-    /// replaced.
+    /// The deadline follows the client's clock and is checked by the session's task. If the client's
+    /// runtime does not run, the call ends one second later, with the outcome
+    /// [`Unknown`](crate::Outcome::Unknown). An earlier timeout of the same change is replaced.
     ///
     /// ```
     /// # async fn add(client: &zk_session::Client) {
@@ -128,9 +137,10 @@ impl AuthOp {
     /// }
     /// # }
     /// ```
-    pub fn timeout(self, timeout: Duration) -> Self {
-        if let State::Waiting { shared, token, .. } = &self.state {
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        if let State::Waiting { shared, token, overdue, .. } = &mut self.state {
             let at = shared.clock.now() + timeout.min(NO_LIMIT);
+            *overdue = Some(Overdue::after(at, &shared.clock));
             shared.send(Command::SetDeadline(*token, at));
         }
         self
@@ -144,8 +154,13 @@ impl Future for AuthOp {
         match &mut self.state {
             State::Refused(error) => Poll::Ready(Err(error.clone().into())),
             // The channel is closed if the task was dropped with its runtime.
-            State::Waiting { result, .. } => {
-                Pin::new(result).poll(cx).map(|result| result.unwrap_or(Err(AuthError::Closed)))
+            State::Waiting { shared, result, overdue, .. } => {
+                if let Poll::Ready(result) = Pin::new(result).poll(cx) {
+                    return Poll::Ready(result.unwrap_or(Err(AuthError::Closed)));
+                }
+                let Some(overdue) = overdue else { return Poll::Pending };
+                ready!(overdue.poll(cx, shared.clock.now()));
+                Poll::Ready(Err(AuthError::TimedOut { outcome: Outcome::Unknown }))
             }
         }
     }

@@ -14,7 +14,7 @@ use crate::machine::{EndCause, Status};
 use crate::time::Time;
 
 /// A task that runs this much too late has missed more than a busy machine explains.
-const STALL_MIN: Duration = Duration::from_secs(1);
+pub(crate) const STALL_MIN: Duration = Duration::from_secs(1);
 
 /// The channel ends that the handles share.
 pub(crate) struct HandleEnds {
@@ -115,8 +115,12 @@ pub(crate) struct Pulse(Arc<AtomicU64>);
 impl Pulse {
     /// Records when the task must run next; `None` if it waits for no time.
     pub(super) fn beat(&self, due: Option<Time>) {
-        let nanos = due.map(|due| u64::try_from(due.since_start().as_nanos()).unwrap_or(u64::MAX));
-        self.0.store(nanos.unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.0.store(due.map_or(u64::MAX, nanos), Ordering::Relaxed);
+    }
+
+    /// Records that the task must run now, because a command waits for it.
+    pub(crate) fn hasten(&self, now: Time) {
+        self.0.fetch_min(nanos(now), Ordering::Relaxed);
     }
 
     /// Returns for how long the task should have run and has not, if that is worth telling.
@@ -124,6 +128,10 @@ impl Pulse {
         let due = Time::from_start(Duration::from_nanos(self.0.load(Ordering::Relaxed)));
         Some(now.saturating_since(due)).filter(|stall| *stall >= STALL_MIN)
     }
+}
+
+fn nanos(time: Time) -> u64 {
+    u64::try_from(time.since_start().as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// How the last session of the client ended.

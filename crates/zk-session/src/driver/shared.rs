@@ -185,7 +185,15 @@ impl Core {
     /// Sends a command to the task. If the task has ended, the command is dropped: the session is
     /// over, so there is nothing left to cancel, close or wake.
     pub(crate) fn send(&self, command: Command) {
-        let _ = self.ends.commands.send(command);
+        let _ = self.dispatch(command);
+    }
+
+    fn dispatch(&self, command: Command) -> Result<(), SendError<Command>> {
+        // A task that has ended never runs again.
+        if !self.ends.commands.is_closed() {
+            self.ends.pulse.hasten(self.clock.now());
+        }
+        self.ends.commands.send(command)
     }
 
     /// Returns a number that no other flight, watcher or lane of this client has.
@@ -243,7 +251,7 @@ impl Core {
         let has_extras = watcher.is_some() || quota.is_some();
         let extras = has_extras.then(|| Box::new(Extras { watcher, quota }));
         let command = Command::Submit { token, owner, flight, sink, extras };
-        self.ends.commands.send(command).map_err(|SendError(command)| {
+        self.dispatch(command).map_err(|SendError(command)| {
             if is_counted {
                 self.ends.queued.remove();
             }

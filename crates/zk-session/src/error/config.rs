@@ -62,6 +62,12 @@ pub enum ConfigError {
     /// The connect string names no host.
     #[error("the connect string names no host; an example is \"zk1:2181,zk2:2181/app\"")]
     NoHosts,
+    /// No tokio runtime runs where the client was to start.
+    #[error(
+        "no tokio runtime runs here, and a client needs one; call `connect` or `start` in a runtime, \
+         or set `dedicated_thread` and call `start`"
+    )]
+    NoRuntime,
     /// The value of an option is invalid.
     #[error("invalid {option}{}: {defect}", Shown(.value))]
     Option {

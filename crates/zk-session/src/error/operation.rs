@@ -121,6 +121,18 @@ pub enum OpError {
         /// The operation and its path.
         target: Target,
     },
+    /// The deadline of the operation passed, and the client's runtime did not run: nobody drives it,
+    /// or it is blocked. The operation may have been sent before; otherwise it is never sent.
+    #[error(
+        "{}the deadline of the operation has passed, and the runtime in which the client was built \
+         did not run in that time; it has to run as long as the client is used. The operation may \
+         have been applied",
+        Label(.target)
+    )]
+    RuntimeStopped {
+        /// The operation and its path.
+        target: Target,
+    },
     /// The session has expired. Its ephemeral znodes are deleted, or soon will be. The client may
     /// already have opened another session.
     #[error("{}the session has expired; the operation {outcome}", Label(.target))]
@@ -172,6 +184,7 @@ macro_rules! target_of {
             | OpError::Recalled { target }
             | OpError::RequestTooLarge { target, .. }
             | OpError::ResponseTooLarge { target, .. }
+            | OpError::RuntimeStopped { target }
             | OpError::Server { target, .. }
             | OpError::SessionExpired { target, .. }
             | OpError::TimedOut { target, .. }
@@ -233,7 +246,9 @@ impl OpError {
             | Self::SessionExpired { outcome, .. }
             | Self::TimedOut { outcome, .. } => *outcome,
             Self::Server { code, .. } if is_effect_unknown(*code) => Outcome::Unknown,
-            Self::ResponseTooLarge { .. } | Self::Undecodable { .. } => Outcome::Unknown,
+            Self::ResponseTooLarge { .. }
+            | Self::RuntimeStopped { .. }
+            | Self::Undecodable { .. } => Outcome::Unknown,
             Self::AuthFailed
             | Self::ChrootMissing { .. }
             | Self::InvalidPath { .. }
@@ -247,7 +262,7 @@ impl OpError {
 
     /// Returns true if the deadline of the operation has passed.
     pub fn is_timed_out(&self) -> bool {
-        matches!(self, Self::TimedOut { .. })
+        matches!(self, Self::RuntimeStopped { .. } | Self::TimedOut { .. })
     }
 
     /// Returns true if the server refused the operation because the znode, or the parent of a znode
@@ -282,6 +297,7 @@ impl OpError {
             | Self::Recalled { .. }
             | Self::RequestTooLarge { .. }
             | Self::ResponseTooLarge { .. }
+            | Self::RuntimeStopped { .. }
             | Self::SessionExpired { .. }
             | Self::TimedOut { .. }
             | Self::Undecodable { .. } => None,

@@ -2,9 +2,10 @@
 
 use std::fmt;
 use std::future::Future;
+use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use jute_codec::Response;
@@ -17,6 +18,7 @@ use crate::error::{OpError, Outcome, Target};
 use crate::machine::{Flight, Operation, OwnerId, Reply, Token};
 use crate::operation::terms::Terms;
 use crate::time::NO_LIMIT;
+use crate::watchdog::Overdue;
 
 /// A pending operation.
 ///
@@ -47,6 +49,10 @@ enum State<T, E> {
         token: Token,
         reply: oneshot::Receiver<Reply>,
         convert: Convert<T, E>,
+        /// What an error of this side is about.
+        target: Target,
+        /// `None` without a timeout.
+        overdue: Option<Box<Overdue>>,
     },
 }
 
@@ -68,6 +74,10 @@ impl<T, E: From<OpError>> Op<T, E> {
         watcher: Option<(OwnerId, WatchSender)>,
         convert: impl FnOnce(Answer) -> Result<T, E> + Send + 'static,
     ) -> Self {
+        let mut target = operation.target();
+        if root == Root::Server {
+            target.path = shared.chroot.to_client(&target.path);
+        }
         let session = terms.and_then(|terms| terms.session);
         let quota = terms.and_then(|terms| terms.quota);
         let flight = Flight { operations: vec![operation], session, deadline: None };
@@ -79,7 +89,8 @@ impl<T, E: From<OpError>> Op<T, E> {
             Err(error) => Self::failed(error),
             Ok(token) => {
                 let (shared, convert) = (Arc::clone(shared), Box::new(convert));
-                Self { state: State::Waiting { shared, token, reply, convert } }
+                let state = State::Waiting { shared, token, reply, convert, target, overdue: None };
+                Self { state }
             }
         };
         match terms.and_then(|terms| terms.timeout) {
@@ -98,13 +109,15 @@ impl<T, E> Op<T, E> {
     /// outcome is [`Unknown`](Outcome::Unknown), and a reply that arrives later is ignored. Other
     /// operations keep their order.
     ///
-    /// The deadline follows the client's clock and is checked by the session's task, so the call
-    /// ends late if the client's runtime is blocked. An earlier timeout of the same operation is
-    /// replaced. See [`Client::with_timeout`](crate::Client::with_timeout) for all operations of a
+    /// The deadline follows the client's clock and is checked by the session's task. If the client's
+    /// runtime does not run, the operation ends one second later with
+    /// [`OpError::RuntimeStopped`], and is not sent when the runtime goes on. An earlier timeout of
+    /// the same operation is replaced. See [`Client::with_timeout`](crate::Client::with_timeout) for all operations of a
     /// handle.
-    pub fn timeout(self, timeout: Duration) -> Self {
-        if let State::Waiting { shared, token, .. } = &self.state {
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        if let State::Waiting { shared, token, overdue, .. } = &mut self.state {
             let at = shared.clock.now() + timeout.min(NO_LIMIT);
+            *overdue = Some(Box::new(Overdue::after(at, &shared.clock)));
             shared.send(Command::SetDeadline(*token, at));
         }
         self
@@ -122,10 +135,16 @@ impl<T, E: From<OpError>> Future for Op<T, E> {
     type Output = Result<T, E>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        if let State::Waiting { reply, .. } = &mut self.state {
-            let Poll::Ready(received) = Pin::new(reply).poll(cx) else { return Poll::Pending };
-            let State::Waiting { shared, convert, .. } =
-                std::mem::replace(&mut self.state, State::Done)
+        if let State::Waiting { reply, shared, target, overdue, .. } = &mut self.state {
+            let Poll::Ready(received) = Pin::new(reply).poll(cx) else {
+                let Some(overdue) = overdue else { return Poll::Pending };
+                ready!(overdue.poll(cx, shared.clock.now()));
+                let error = OpError::RuntimeStopped { target: mem::take(target) };
+                // The drop withdraws the request.
+                *self = Self::failed(error);
+                return self.poll(cx);
+            };
+            let State::Waiting { shared, convert, .. } = mem::replace(&mut self.state, State::Done)
             else {
                 unreachable!("matched above")
             };
@@ -140,7 +159,7 @@ impl<T, E: From<OpError>> Future for Op<T, E> {
             };
             return Poll::Ready(convert(Answer { result, refused }));
         }
-        match std::mem::replace(&mut self.state, State::Done) {
+        match mem::replace(&mut self.state, State::Done) {
             State::Ready(result) => Poll::Ready(result),
             State::Done | State::Waiting { .. } => panic!("polled after completion"),
         }
