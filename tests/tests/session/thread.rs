@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use zk_recipes::{FairLock, LockState};
-use zk_session::{Client, CloseOutcome, CreateMode, FailureCause, SessionState};
+use zk_session::{Client, CloseOutcome, ConfigError, CreateMode, FailureCause, SessionState};
+use zk_tests::wait::now;
 use zk_testserver::{ServerConfig, TestServer};
 
 /// Shorter than the runtime is blocked.
@@ -79,6 +80,16 @@ fn a_blocked_runtime_is_not_taken_for_a_silent_server() {
         assert_eq!(client.health().last_failure.map(|it| it.host), Some(failure.host));
         drop(server);
     });
+}
+
+#[test]
+fn a_client_outside_of_a_runtime_is_refused() {
+    let builder = || Client::builder("127.0.0.1:2181");
+    assert_eq!(builder().start().expect_err("nothing runs it"), ConfigError::NoRuntime);
+    for builder in [builder(), builder().dedicated_thread()] {
+        let connected = now(builder.connect()).expect("it fails at once");
+        assert_eq!(connected.expect_err("nothing runs it"), ConfigError::NoRuntime.into());
+    }
 }
 
 #[test]
