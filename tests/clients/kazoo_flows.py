@@ -343,21 +343,21 @@ def flow_barrier(clients):
 
 def flow_double_barrier(clients):
     path = ROOT + "/double-barrier"
-    inside, highest, guard = [], [0], threading.Lock()
+    names = ["one", "two", "three"]
+    begun, guard, all_inside = [], threading.Lock(), threading.Barrier(len(names))
 
     def take_part(client, name):
-        barrier = client.DoubleBarrier(path, 3, identifier=name)
+        barrier = client.DoubleBarrier(path, len(names), identifier=name)
+        with guard:
+            begun.append(name)
         barrier.enter()
         with guard:
-            inside.append(name)
-            highest[0] = len(inside)
+            assert len(begun) == len(names), "entered before all had begun"
+        # One that leaves deletes `ready`, and kazoo waits for ever if it looks only then.
+        all_inside.wait(WAIT_SECONDS)
         barrier.leave()
-        with guard:
-            assert highest[0] == 3, "left before all had entered"
 
-    parallel(
-        *(lambda c=clients.start(), n=name: take_part(c, n) for name in ["one", "two", "three"])
-    )
+    parallel(*(lambda c=clients.start(), n=name: take_part(c, n) for name in names))
 
 
 def flow_party(clients):
