@@ -81,6 +81,9 @@ impl Net {
         })
     }
 
+    /// Connects a client. A deposed leader may end a session with its first request, and the client
+    /// cannot believe that before the session timeout has passed, which is also the usual limit of a
+    /// connect.
     async fn client(&self, hosts: &str) -> Client {
         let builder = self.builder(hosts).connect_within(Duration::from_secs(60));
         builder.follow_ensemble().connect().await.expect("a server answers")

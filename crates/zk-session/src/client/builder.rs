@@ -142,8 +142,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets how long [`connect`](Self::connect) waits for the first connection. Default: the
-    /// session timeout. `Duration::MAX` means no limit.
+    /// Sets how long [`connect`](Self::connect) waits for the first connection, and for the creation
+    /// of the chroot. Default: the session timeout. `Duration::MAX` means no limit.
     pub fn connect_within(mut self, timeout: Duration) -> Self {
         self.connect_within = Some(timeout);
         self
@@ -269,6 +269,10 @@ impl ClientBuilder {
     /// Default: true. All of them get the [default list](Self::default_acl), so create an ancestor
     /// that other applications share beforehand, or give it a list of its own by
     /// [`default_acl_by_path`](Self::default_acl_by_path).
+    ///
+    /// A misspelt chroot is created, too. Without the creation, a client below a missing chroot
+    /// connects and finds no znode there; calls that create one fail with
+    /// [`OpError::ChrootMissing`](crate::OpError::ChrootMissing).
     pub fn create_chroot(mut self, create: bool) -> Self {
         self.create_chroot = create;
         self

@@ -154,6 +154,7 @@ impl fmt::Debug for Tcp {
 impl Transport for Tcp {
     fn connect(&self, host: Host, attempt: Attempt) -> Connecting {
         let begun = Instant::now();
+        let name = host.to_string();
         let resolving = (self.resolve)(host);
         Box::pin(async move {
             let addresses = resolving.await.map_err(|error| {
@@ -161,7 +162,7 @@ impl Transport for Tcp {
             })?;
             let addresses = order(addresses, attempt.number());
             let time = attempt.time().saturating_sub(begun.elapsed() + MARGIN);
-            let stream = dial(&addresses, time, open).await?;
+            let stream = dial(&name, &addresses, time, open).await?;
             stream.set_nodelay(true)?;
             Ok(Box::new(stream) as Box<dyn Stream>)
         })
@@ -206,8 +207,14 @@ fn order(addresses: Vec<SocketAddr>, number: u64) -> Vec<SocketAddr> {
     mixed
 }
 
-/// Connects to the first address that accepts.
-async fn dial<S, F, Fut>(addresses: &[SocketAddr], time: Duration, connect: F) -> io::Result<S>
+/// Connects to the first address of a host that accepts. An error names the addresses unless the host
+/// is one itself, because its caller names the host.
+async fn dial<S, F, Fut>(
+    host: &str,
+    addresses: &[SocketAddr],
+    time: Duration,
+    connect: F,
+) -> io::Result<S>
 where
     F: Fn(SocketAddr) -> Fut,
     Fut: Future<Output = io::Result<S>>,
@@ -227,9 +234,11 @@ where
     }
     let kind =
         failures.last().map_or(io::ErrorKind::TimedOut, |(_, error): &(_, io::Error)| error.kind());
-    let all: Vec<_> =
-        failures.iter().map(|(address, error)| format!("{address}: {error}")).collect();
-    Err(io::Error::new(kind, all.join(", ")))
+    let texts = failures.iter().map(|(address, error)| {
+        let address = address.to_string();
+        if address == host { error.to_string() } else { format!("{address}: {error}") }
+    });
+    Err(io::Error::new(kind, texts.collect::<Vec<_>>().join(", ")))
 }
 
 /// An address, and the future of a connection to it.
@@ -316,7 +325,7 @@ mod tests {
     ) -> (io::Result<u8>, Vec<(u8, Duration)>, Duration) {
         let begun = Instant::now();
         let tried = Mutex::new(Vec::new());
-        let winner = dial(&addresses(count), time, |address| {
+        let winner = dial("zk:2181", &addresses(count), time, |address| {
             let SocketAddr::V4(v4) = address else { panic!("all are IPv4") };
             let last = v4.ip().octets()[3];
             tried.lock().unwrap().push((last, begun.elapsed()));
@@ -392,6 +401,18 @@ mod tests {
         assert_eq!(none, "the name has no address");
         let unknown = error(Tcp::with_resolver(|_| async { Err(io::Error::other("no")) })).await;
         assert_eq!(unknown, "the name cannot be resolved: no");
+    }
+
+    #[tokio::test]
+    async fn an_error_names_the_addresses_of_a_name_and_no_address_twice() {
+        // Nothing listens on the port of a listener that was closed.
+        let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        for (name, is_named) in [("127.0.0.1", false), ("zk.test", true)] {
+            let tcp = Tcp::with_resolver(move |_| async move { Ok(vec![closed]) });
+            let host = Host { name: name.into(), port: closed.port() };
+            let error = tcp.connect(host, Attempt::new(0, SECOND * 5)).await.map(drop).unwrap_err();
+            assert_eq!(error.to_string().contains(&closed.to_string()), is_named, "{error}");
+        }
     }
 
     /// The client can choose the order only of bytes that no socket has taken.

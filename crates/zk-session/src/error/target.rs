@@ -104,9 +104,10 @@ impl fmt::Display for Refusal<'_> {
 /// Explains the codes whose names are not enough.
 fn hint(code: ErrorCode, target: &Target) -> Option<&'static str> {
     match code {
-        ErrorCode::NO_AUTH => {
-            Some("the access control list of the znode, or of its parent, forbids it")
-        }
+        ErrorCode::NO_AUTH => Some(
+            "the access control list of the znode, or of its parent, forbids it; check the \
+             credentials of the client",
+        ),
         ErrorCode::NO_CHILDREN_FOR_EPHEMERALS => {
             Some("its parent is ephemeral, and ephemeral znodes cannot have children")
         }

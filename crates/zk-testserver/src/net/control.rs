@@ -55,7 +55,8 @@ impl TestServer {
         self.with(|server, _| server.pending_faults())
     }
 
-    /// Refuses new connections for this long.
+    /// Refuses new connections for this long. A refusal that ends later goes on, except that zero ends
+    /// it at once.
     pub fn refuse_for(&self, duration: Duration) {
         self.with(|server, now| server.refuse_for(duration, now));
     }

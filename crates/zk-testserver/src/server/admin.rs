@@ -63,9 +63,12 @@ impl Server {
         self.faults.pending()
     }
 
-    /// Refuses new connections for this long.
+    /// Refuses new connections for this long. A refusal that ends later goes on, except that zero ends
+    /// it at once.
     pub fn refuse_for(&mut self, duration: Duration, now: Duration) {
-        self.refuse_until = self.refuse_until.max(now.saturating_add(duration));
+        let until = now.saturating_add(duration);
+        self.refuse_until =
+            if duration.is_zero() { Duration::ZERO } else { self.refuse_until.max(until) };
     }
 
     /// Makes the server reply to requests with `THROTTLED_OP` for this long, without executing them,

@@ -214,6 +214,17 @@ async fn connections_are_refused_after_a_fault() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_refusal_of_connections_lasts_for_the_longest_time_or_until_it_is_ended() {
+    let server = start();
+    server.refuse_for(Duration::from_secs(60));
+    server.refuse_for(Duration::from_secs(1));
+    sleep(Duration::from_secs(2)).await;
+    assert!(server.connect().is_err());
+    server.refuse_for(Duration::ZERO);
+    assert!(server.connect().is_ok());
+}
+
+#[tokio::test(start_paused = true)]
 async fn faults_in_a_row_strike_one_after_the_other() {
     let server = start();
     let mut client = Client::new(&server).await;

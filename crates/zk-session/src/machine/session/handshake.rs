@@ -79,10 +79,10 @@ impl SessionMachine {
     pub(super) fn receive_connect_response(&mut self, response: ConnectResponse, sent: Time) {
         if self.is_ignorant(&response) {
             self.drop_connection(DisconnectCause::SessionUnknown);
-        } else if self.may_lag(&response) {
-            self.drop_connection(DisconnectCause::SessionTooNew);
         } else if keeper::refuses(&response) {
             self.drop_connection(DisconnectCause::SessionRefused);
+        } else if self.may_lag(&response) {
+            self.drop_connection(DisconnectCause::SessionTooNew);
         } else if !self.config.sasl {
             self.handle_connect_response(response, sent);
         } else if response.timeout_ms > 0 {
