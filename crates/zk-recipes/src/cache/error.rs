@@ -42,9 +42,8 @@ pub enum CacheError {
     /// [`complete`](crate::Cache::complete) fails for this reason, and the cache has not ended: it
     /// shows what it knew last, and tries again.
     #[error(
-        "the cache of {root:?} is incomplete, because {path:?} cannot be read: {error}; for \
-         NO_AUTH, check the credentials of the client. The cache shows what it knew last, and tries \
-         again"
+        "the cache of {root:?} is incomplete, because {path:?} cannot be read: {error}. The cache \
+         shows what it knew last, and tries again"
     )]
     Unreadable {
         /// The path of the cache.
