@@ -36,15 +36,8 @@ pub fn patience(plan: &Plan) -> Duration {
     pauses + 10 * plan.round_trip_max() + 3 * plan.unapplied_max()
 }
 
-/// The beginning of the warning that a session timeout is too short for how long commits take. A lease
-/// that begins between two slow commits may end with the second one.
-const NO_LEASE: &str = "there is no lease, because commits take too long";
-
 /// Returns how the promise was broken.
 pub fn judge(events: &[Event]) -> Vec<String> {
-    let is_warning = |event: &Event| matches!(&event.what, What::Logged { message, .. } if message.starts_with(NO_LEASE));
-    let warned_at = events.iter().find(|event| is_warning(event)).map(|event| event.at);
-    let is_warned = |event: &Event| warned_at.is_some_and(|at| at <= event.at);
     let mut begun: BTreeMap<Id, &Event> = BTreeMap::new();
     for event in events {
         match &event.what {
@@ -54,12 +47,10 @@ pub fn judge(events: &[Event]) -> Vec<String> {
         }
     }
     let overdue = events.iter().filter_map(|event| match &event.what {
-        What::Wavered { lock, guard } => (!is_warned(event)).then(|| {
-            format!(
-                "{lock} at {:?}: guard {guard} is not held any more, and nothing goes wrong",
-                event.at
-            )
-        }),
+        What::Wavered { lock, guard } => Some(format!(
+            "{lock} at {:?}: guard {guard} is not held any more, and nothing goes wrong",
+            event.at
+        )),
         What::Unaware { lock, guard, path } => Some(format!(
             "{lock} at {:?}: guard {guard} is relied on, and {path} was deleted long before",
             event.at
@@ -103,11 +94,7 @@ mod tests {
     #[test]
     fn a_guard_that_is_not_held_any_more_though_nothing_goes_wrong_is_seen() {
         let wavered = What::Wavered { lock: "/a".to_owned(), guard: 1 };
-        assert_eq!(judge(&history(vec![wavered.clone()])).len(), 1);
-        let message = format!("{NO_LEASE} for the session timeout");
-        let warning = What::Logged { level: "WARN", message, path: None };
-        assert_eq!(judge(&history(vec![warning.clone(), wavered.clone()])).len(), 0);
-        assert_eq!(judge(&history(vec![wavered, warning])).len(), 1);
+        assert_eq!(judge(&history(vec![wavered])).len(), 1);
         let (lock, path) = ("/a".to_owned(), "/a/x-lock-0000000001".to_owned());
         let unaware = What::Unaware { lock, guard: 1, path };
         assert_eq!(judge(&history(vec![unaware])).len(), 1);
