@@ -215,6 +215,18 @@ pub fn partition(world: &World, ms: u64) {
     world.server.disconnect_all();
 }
 
+/// Deletes a znode by hand, and creates it again with the same data for this session, as an
+/// administrator does who restores what was deleted.
+///
+/// # Panics
+///
+/// If there is no such znode.
+pub fn replace_by_copy(world: &World, path: &str, owner: SessionId) {
+    let data = world.server.data(path).expect("there is a znode to replace");
+    assert!(world.server.admin_delete(path));
+    world.server.admin_create(path, &data, Some(owner));
+}
+
 /// Returns the path of the one contender of a session.
 ///
 /// # Panics

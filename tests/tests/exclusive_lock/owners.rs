@@ -9,7 +9,7 @@ use zk_tests::case::{Case as _, LOCK};
 use zk_tests::meter::Pace;
 use zk_tests::scene::{
     FIRST, SECOND, at_op, at_request, create_directory, granted, granted_now, partition, release,
-    requests_of, session, settle, spawn,
+    replace_by_copy, requests_of, session, settle, spawn,
 };
 use zk_tests::world::{SESSION_TIMEOUT, World, run, sleep_ms};
 use zk_testserver::{Action, Fault, ServerConfig, Until};
@@ -345,12 +345,10 @@ fn a_znode_made_again_by_hand_is_not_the_own() {
             let world = World::new();
             let (client, guard) = holder(&world, FIRST).await;
             sleep_ms(500).await;
-            let data = world.server.data(LOCK).expect("the lock is held");
             if is_disconnected {
                 partition(&world, 500);
             }
-            assert!(world.server.admin_delete(LOCK));
-            world.server.admin_create(LOCK, &data, Some(session(&client)));
+            replace_by_copy(&world, LOCK, session(&client));
             sleep_ms(3_000).await;
             let lost = LockState::Lost(LostReason::ZnodeDeleted);
             assert_eq!(guard.state(), lost, "{}", world.trace());

@@ -10,6 +10,7 @@ use zk_recipes::{
     Client, CloseOutcome, Guard, LockError, LockState, LostReason, Released, SessionState,
 };
 use zk_tests::case::LOCK;
+use zk_tests::scene::replace_by_copy;
 use zk_tests::world::{SESSION_TIMEOUT, World, run, sleep_ms};
 use zk_testserver::{Action, At, Fault, ServerConfig};
 
@@ -77,10 +78,12 @@ fn a_copy_of_the_znode_is_not_the_lock() {
         let other = world.client(SECOND).await;
         sleep_ms(1_000).await;
         partition(&world, 500);
-        let data = world.server.data(guard.path()).unwrap_or_default();
-        assert!(world.server.admin_delete(guard.path()));
         let owner = session_of(&world, &client, &other);
-        world.server.admin_create(guard.path(), &data, Some(owner));
+        replace_by_copy(&world, guard.path(), owner);
+        // Without this, the holder finds the copy before the reply to the validation arrives.
+        let late = Action::Delay(Duration::from_millis(100));
+        let second = At::op(OpCode::MULTI).of_session(session(&client)).after(1);
+        world.server.inject(Fault::new(second, late));
         assert_eq!(guard.validate().await, Err(LockError::Lost(LostReason::ZnodeDeleted)));
         drop(guard);
         other.close().await;
