@@ -173,7 +173,7 @@ fn locks(out: &mut String) {
             LockError::Closed,
             LockError::Config(config()),
             LockError::Lost(LostReason::ZnodeDeleted),
-            LockError::MixedKinds { name: "x-lease-0000000001".into() },
+            LockError::MixedKinds { path: "/locks/a/x-lease-0000000001".into() },
             LockError::NoLease(slow_commits()),
             LockError::PermitsDiffer { directory: "/s".into(), stored: "3".into(), expected: 2 },
             LockError::QueueExhausted { directory: "/locks/a".into() },

@@ -57,6 +57,13 @@ fn refusal(code: ErrorCode, operation: OpCode, path: &str) -> OpError {
     OpError::server(code).about(Target::new(operation, path))
 }
 
+fn failure() -> ConnectionFailure {
+    ConnectionFailure {
+        host: "zk2:2181".parse().expect("it is a host"),
+        cause: FailureCause::Closed,
+    }
+}
+
 fn create() -> Target {
     Target::new(OpCode::CREATE2, "/a")
 }
@@ -133,7 +140,12 @@ fn operations(out: &mut String) {
             refusal(ErrorCode::NO_WATCHER, OpCode::CHECK_WATCHES, "/a"),
             refusal(ErrorCode::NO_WATCHER, OpCode::REMOVE_WATCHES, "/a"),
             OpError::session_expired(Unknown).about(create()),
-            OpError::TimedOut { outcome: Unknown, target: create() },
+            OpError::timed_out(Unknown).about(create()),
+            OpError::TimedOut {
+                outcome: NotApplied,
+                failure: Some(Box::new(failure())),
+                target: create(),
+            },
             OpError::Undecodable {
                 error: Box::new(undecodable()),
                 target: Target::new(OpCode::GET_DATA, "/a"),
@@ -282,12 +294,6 @@ fn configuration(out: &mut String) {
             ConfigError::Thread { message: "out of threads".into() },
         ]
     );
-    let failure = || {
-        Some(ConnectionFailure {
-            host: "zk2:2181".parse().expect("it is a host"),
-            cause: FailureCause::Closed,
-        })
-    };
     messages!(
         out,
         ConnectError { AuthFailed, Chroot, Config, NotResumed, Stopped, TimedOut },
@@ -300,9 +306,9 @@ fn configuration(out: &mut String) {
             ConnectError::Config(ConfigError::NoHosts),
             ConnectError::NotResumed { session: crate::types::SessionId(0x100) },
             ConnectError::Stopped { hosts: hosts(), last_failure: None },
-            ConnectError::Stopped { hosts: hosts(), last_failure: failure() },
+            ConnectError::Stopped { hosts: hosts(), last_failure: Some(failure()) },
             ConnectError::TimedOut { hosts: hosts(), waited: SECOND, last_failure: None },
-            ConnectError::TimedOut { hosts: hosts(), waited: SECOND, last_failure: failure() },
+            ConnectError::TimedOut { hosts: hosts(), waited: SECOND, last_failure: Some(failure()) },
         ]
     );
     let paths = vec!["/locks/a".into(), "/locks/b".into()];

@@ -213,9 +213,10 @@ pub(crate) fn interrupted(signal: i32) -> Failure {
 }
 
 fn failure(path: &str, error: &LockError) -> Failure {
-    let LockError::MixedKinds { name } = error else {
+    let LockError::MixedKinds { path: found } = error else {
         return explained(error, *error == LockError::AuthFailed);
     };
+    let name = found.rsplit_once('/').map_or(found.as_str(), |(_, name)| name);
     let kind = queue::parse(name).map_or("a lock of another kind", |name| name.lock());
     Failure::own(format!(
         "{path}: the znode {name:?} belongs to {kind}; all contenders of a path need the same --kind \

@@ -72,7 +72,7 @@ async fn what_does_not_go_away_is_no_lock() {
     for mode in [CreateMode::Persistent, CreateMode::Container] {
         client.create(LOCK, "", mode).await.unwrap();
         let lock = ExclusiveLock::of(&client);
-        let mixed = LockError::MixedKinds { name: LOCK.to_owned() };
+        let mixed = LockError::MixedKinds { path: LOCK.to_owned() };
         assert_eq!(lock.acquire().timeout(PATIENCE).await.unwrap_err(), mixed);
         assert_eq!(lock.try_acquire().await.unwrap_err(), mixed);
         client.delete(LOCK, None).await.unwrap();
@@ -93,7 +93,7 @@ async fn a_queue_and_an_exclusive_lock_do_not_share_a_path() {
 
     let exclusive = acquire(&ExclusiveLock::of(&client)).await;
     let error = FairLock::of(&client).acquire().timeout(PATIENCE).await.unwrap_err();
-    assert_eq!(error, LockError::MixedKinds { name: LOCK.to_owned() });
+    assert_eq!(error, LockError::MixedKinds { path: LOCK.to_owned() });
     assert_eq!((exclusive.state(), exclusive.validate().await), (LockState::Held, Ok(())));
     assert_eq!(exclusive.release().await, Ok(Released::Released));
 }

@@ -130,9 +130,9 @@ async fn a_lock_of_another_kind_in_the_directory_is_an_error() {
     let fixture = Fixture::start().await;
     let client = fixture.client().await;
     create_directory(&client).await;
-    let other = "a-__WRIT__0000000001";
-    client.create(&format!("{LOCK}/{other}"), "", CreateMode::Ephemeral).await.unwrap();
-    let mixed = LockError::MixedKinds { name: other.to_owned() };
+    let path = format!("{LOCK}/a-__WRIT__0000000001");
+    client.create(&path, "", CreateMode::Ephemeral).await.unwrap();
+    let mixed = LockError::MixedKinds { path };
     assert_eq!(FairLock::of(&client).acquire().timeout(PATIENCE).await.unwrap_err(), mixed);
     assert_eq!(FairLock::of(&client).try_acquire().await.unwrap_err(), mixed);
     until_znodes::<FairLock>(&client, 1).await;

@@ -334,8 +334,7 @@ async fn locks_of_different_kinds_refuse_to_share_a_directory() {
 }
 
 async fn assert_mixed<C: Case>(lock: &C, holder: &str) {
-    let name = holder.rsplit_once('/').unwrap().1.to_owned();
-    let mixed = LockError::MixedKinds { name };
+    let mixed = LockError::MixedKinds { path: holder.to_owned() };
     assert_eq!(lock.acquire().timeout(PATIENCE).await.unwrap_err(), mixed);
     assert_eq!(lock.try_acquire().await.unwrap_err(), mixed);
 }

@@ -270,7 +270,7 @@ fn a_refusal_is_an_error_and_the_stream_continues() {
         let other = format!("{LOCK}/a-lock-0000000000");
         world.server.admin_create(&other, b"", None);
         release(one).await;
-        let mixed = LockError::MixedKinds { name: "a-lock-0000000000".into() };
+        let mixed = LockError::MixedKinds { path: other.clone() };
         assert_eq!(leaders.next().await, Err(mixed));
         assert!(world.server.admin_delete(&other));
         assert_eq!(next(&mut leaders).await, None);

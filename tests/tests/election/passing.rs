@@ -171,8 +171,9 @@ fn each_naming_has_names_of_its_own() {
             let name = leadership.path().strip_suffix("0000000000").expect("the first");
             assert!(name.ends_with(mark), "{name}");
             release(leadership).await;
-            world.server.admin_create(&format!("{LOCK}/{other}"), b"", None);
-            let mixed = LockError::MixedKinds { name: other.into() };
+            let path = format!("{LOCK}/{other}");
+            world.server.admin_create(&path, b"", None);
+            let mixed = LockError::MixedKinds { path };
             assert_eq!(election.campaign().await.map(drop), Err(mixed.clone()), "{naming:?}");
             assert_eq!(election.leader().await, Err(mixed.clone()));
             assert_eq!(election.candidates().await, Err(mixed.clone()));

@@ -312,7 +312,7 @@ fn a_znode_that_is_not_ephemeral_is_an_error_and_never_waited_for() {
         world.server.admin_create(LOCK, b"", None);
         let client = world.client(FIRST).await;
         let lock = ExclusiveLock::of(&client);
-        let mixed = LockError::MixedKinds { name: LOCK.to_owned() };
+        let mixed = LockError::MixedKinds { path: LOCK.to_owned() };
         assert_eq!(lock.acquire().await.map(drop), Err(mixed.clone()));
         assert_eq!(lock.try_acquire().await.map(drop), Err(mixed.clone()));
         assert_eq!(lock.holder().await, Err(mixed));
@@ -334,7 +334,7 @@ fn a_znode_that_is_not_ephemeral_ends_the_wait_when_it_comes() {
         assert!(world.server.admin_delete(LOCK));
         world.server.admin_create(LOCK, b"", None);
         let ended = waiter.await.expect("an acquire does not panic").map(drop);
-        assert_eq!(ended, Err(LockError::MixedKinds { name: LOCK.to_owned() }));
+        assert_eq!(ended, Err(LockError::MixedKinds { path: LOCK.to_owned() }));
         drop(held);
         sleep_ms(1_000).await;
         assert_eq!(world.owner(), Some(SessionId::NONE), "it is not ours to delete");
@@ -353,7 +353,7 @@ fn the_directory_of_another_lock_is_no_exclusive_lock() {
         let queue = World::lock(&client).acquire().await.expect("the lock is free");
         let lock = ExclusiveLock::new(&client, LOCK).expect("the path is valid");
         let ended = lock.acquire().await.map(drop);
-        assert_eq!(ended, Err(LockError::MixedKinds { name: LOCK.to_owned() }));
+        assert_eq!(ended, Err(LockError::MixedKinds { path: LOCK.to_owned() }));
         queue.validate().await.expect("it is undisturbed");
         queue.release().await.expect("its znode can be deleted");
         world.check_clean(&[&client]).await;

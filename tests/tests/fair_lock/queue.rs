@@ -67,7 +67,7 @@ fn locks_of_other_kinds_are_an_error_and_never_a_grant() {
             let path = format!("{LOCK}/{other}");
             world.server.admin_create(&path, b"", None);
             let lock = World::lock(&client);
-            let mixed = LockError::MixedKinds { name: other.into() };
+            let mixed = LockError::MixedKinds { path: path.clone() };
             assert_eq!(lock.acquire().await.map(drop), Err(mixed.clone()));
             assert_eq!(lock.try_acquire().await.map(drop), Err(mixed));
             sleep_ms(100).await;

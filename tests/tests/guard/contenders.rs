@@ -119,8 +119,9 @@ fn other_implementations_are_listed_and_strangers_are_not() {
             .and_then(|lock| lock.naming(Naming::kazoo()).build())
             .expect("the options are legal");
         assert!(matches!(kazoo.contenders().await, Err(LockError::MixedKinds { .. })));
-        world.server.admin_create(&format!("{LOCK}/a-__READ__0000000000"), b"", None);
-        let mixed = LockError::MixedKinds { name: "a-__READ__0000000000".into() };
+        let path = format!("{LOCK}/a-__READ__0000000000");
+        world.server.admin_create(&path, b"", None);
+        let mixed = LockError::MixedKinds { path };
         assert_eq!(fair(&client, "").contenders().await, Err(mixed));
     });
 }
@@ -268,7 +269,7 @@ fn the_holder_of_an_exclusive_lock_says_who_it_is() {
         assert_eq!(holder.identity, &b"10.0.0.1:4711"[..]);
         assert!(world.server.admin_delete(LOCK));
         world.server.admin_create(LOCK, b"", None);
-        assert_eq!(lock.holder().await, Err(LockError::MixedKinds { name: LOCK.to_owned() }));
+        assert_eq!(lock.holder().await, Err(LockError::MixedKinds { path: LOCK.to_owned() }));
         assert!(world.server.admin_delete(LOCK));
         world.check_clean(&[&client, &other]).await;
     });

@@ -71,7 +71,7 @@ fn locks_of_other_kinds_are_an_error_and_never_a_grant() {
                 let client = world.client(FIRST).await;
                 world.server.admin_create(&path(other), b"", None);
                 let lock = World::rw_lock(&client);
-                let mixed = LockError::MixedKinds { name: other.into() };
+                let mixed = LockError::MixedKinds { path: path(other) };
                 assert_eq!(acquire(&lock, side).await.map(drop), Err(mixed.clone()));
                 assert_eq!(try_acquire(&lock, side).await.map(drop), Err(mixed));
                 sleep_ms(100).await;

@@ -31,7 +31,9 @@ fn an_operation_that_expires_before_it_is_sent_is_never_sent() {
         let limited = client.create("/late", "", CreateMode::Persistent).timeout(LIMIT);
         let patient = client.create("/patient", "", CreateMode::Persistent);
         let error = limited.await.expect_err("there is no connection");
-        assert!(error.to_string().contains("create \"/late\""), "{error}");
+        let text = error.to_string();
+        assert!(text.contains("create \"/late\""), "{text}");
+        assert!(text.contains("; the client is not connected ("), "{text}");
         assert_eq!(outcome::<()>(Err(error)), Outcome::NotApplied);
         assert_eq!(client.now().saturating_since(begin), LIMIT);
         patient.await.expect("it has no limit");
@@ -48,7 +50,9 @@ fn an_operation_that_expires_after_it_was_sent_is_unknown_and_its_reply_is_ignor
         world.server.inject(at_op(OpCode::CREATE2, Action::Delay(2 * LIMIT)));
         let limited = client.create("/a", "", CreateMode::Persistent).timeout(LIMIT);
         let behind = client.exists("/a");
-        assert_eq!(outcome(limited.await), Outcome::Unknown);
+        let error = limited.await.expect_err("the reply is late");
+        assert!(!error.to_string().contains("not connected"), "{error}");
+        assert_eq!(outcome::<()>(Err(error)), Outcome::Unknown);
         // The replies keep their order, and that of the expired operation is not mistaken for the
         // next one.
         assert!(behind.await.expect("the connection is not affected").is_some());

@@ -21,8 +21,7 @@ pub(crate) async fn holder(
     let response = run(client, &mut reading, deadline).await?.into_iter().next().flatten();
     let Some(Response::GetData(mut data)) = response else { return Ok(None) };
     if data.stat.ephemeral_owner == SessionId::NONE {
-        let name = path.to_string();
-        return Err(LockError::MixedKinds { name });
+        return Err(LockError::MixedKinds { path: path.to_string() });
     }
     data.data = data.data.map(|bytes| identity_in(&bytes));
     Ok(Some(Contender::new(path, 0, Role::Exclusive, data)))

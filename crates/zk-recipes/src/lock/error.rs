@@ -44,13 +44,12 @@ pub enum LockError {
     /// A lock of another kind, or with other names, shares the directory. The two locks would not
     /// see each other's holders.
     #[error(
-        "the znode {name:?} belongs to a lock of another kind, or with other names; give each lock \
+        "the znode {path:?} belongs to a lock of another kind, or with other names; give each lock \
          a path of its own"
     )]
     MixedKinds {
-        /// Name of the other lock's znode in the directory of this lock, or the path of this lock if
-        /// that is the znode of the other one.
-        name: String,
+        /// Path of the other lock's znode.
+        path: String,
     },
     /// The lock treats risk as loss, and commits take too long for a lease. The value says how long,
     /// and which session timeout would be enough.

@@ -48,7 +48,10 @@ impl QueueProfile {
         match self.names.sibling(name) {
             Sibling::Contender(number, role) => Ok(Some((number, role))),
             Sibling::Foreign => Ok(None),
-            Sibling::OtherKind => Err(LockError::MixedKinds { name: name.to_owned() }),
+            Sibling::OtherKind => {
+                let path = format!("{}/{name}", self.directory());
+                Err(LockError::MixedKinds { path })
+            }
             Sibling::Exhausted => Err(self.exhausted()),
         }
     }

@@ -16,7 +16,7 @@ use crate::chroot::translate::{Root, error_to_client, flight_to_server, reply_to
 use crate::connect_string::ConnectString;
 use crate::ensemble::ConfigVersion;
 use crate::error::{ConnectionFailure, FailureCause, OpError};
-use crate::machine::{Flight, Limits, OwnerId, Reply, Status, Token};
+use crate::machine::{Flight, Limits, OwnerId, Reply, SessionState, Status, Token};
 use crate::path::Chroot;
 use crate::random::SplitMix;
 
@@ -164,6 +164,15 @@ impl Core {
     /// how far the first attempt has progressed.
     pub(crate) fn why_not_connected(&self) -> Option<ConnectionFailure> {
         self.not_run().or_else(|| self.ends.connection.borrow().why_not_connected())
+    }
+
+    /// Adds to the error of a deadline that has passed why there is no connection.
+    pub(crate) fn explain(&self, error: &mut OpError) {
+        if let OpError::TimedOut { failure, .. } = error
+            && self.status().state != SessionState::Connected
+        {
+            *failure = self.why_not_connected().map(Box::new);
+        }
     }
 
     /// Returns the last failure. If the session's task does not run, that is the failure.

@@ -6,6 +6,7 @@ use jute_codec::{DecodeError, ErrorCode};
 use thiserror::Error;
 
 use super::config::PathDefect;
+use super::failure::ConnectionFailure;
 use super::target::{Label, Refusal, Target};
 
 /// What is known about the effect of an operation that failed.
@@ -143,10 +144,17 @@ pub enum OpError {
         target: Target,
     },
     /// The deadline of the operation passed. This does not affect the connection.
-    #[error("{}the deadline of the operation has passed; the operation {outcome}", Label(.target))]
+    #[error(
+        "{}the deadline of the operation has passed; the operation {outcome}{}",
+        Label(.target),
+        Unconnected(.failure.as_deref())
+    )]
     TimedOut {
         /// What is known about its effect.
         outcome: Outcome,
+        /// Why the client has no connection, if it has none. It is boxed, so that other errors are
+        /// not larger because of it.
+        failure: Option<Box<ConnectionFailure>>,
         /// The operation and its path.
         target: Target,
     },
@@ -210,6 +218,11 @@ impl OpError {
     /// Creates the error of a refusal.
     pub const fn server(code: ErrorCode) -> Self {
         Self::Server { code, target: Target::UNKNOWN }
+    }
+
+    /// Creates the error of a deadline that has passed.
+    pub const fn timed_out(outcome: Outcome) -> Self {
+        Self::TimedOut { outcome, failure: None, target: Target::UNKNOWN }
     }
 
     /// Creates the error of an expired session.
@@ -321,6 +334,16 @@ impl fmt::Display for Outcome {
             Self::NotApplied => "was not applied",
             Self::Unknown => "may have been applied",
         })
+    }
+}
+
+/// The end of the message of an operation whose deadline has passed.
+struct Unconnected<'a>(Option<&'a ConnectionFailure>);
+
+impl fmt::Display for Unconnected<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(failure) = self.0 else { return Ok(()) };
+        write!(f, "; the client is not connected ({failure})")
     }
 }
 

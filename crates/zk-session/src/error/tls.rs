@@ -42,7 +42,7 @@ pub enum TlsFailure {
     /// that.
     #[error(
         "the server closed the connection during the TLS handshake; check that the port is its \
-         `secureClientPort`"
+         `secureClientPort`, and look for another reason in the log of the server"
     )]
     Closed,
     /// A certificate revocation list (CRL) cannot be used for the certificates of the server.

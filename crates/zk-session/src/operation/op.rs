@@ -151,7 +151,11 @@ impl<T, E: From<OpError>> Future for Op<T, E> {
             let (result, refused) = match received {
                 Ok(mut reply) => {
                     shared.receive(&mut reply);
-                    (reply.results.pop().expect("one operation has one result"), reply.refused)
+                    let mut result = reply.results.pop().expect("one operation has one result");
+                    if let Err(error) = &mut result {
+                        shared.explain(error);
+                    }
+                    (result, reply.refused)
                 }
                 // The task was dropped with its runtime, so whether the request was sent is
                 // unknown.

@@ -173,8 +173,8 @@ impl ExclusiveAttempt {
                     return self.grant(view, connection, found.stat.czxid);
                 }
                 if found.stat.ephemeral_owner == SessionId::NONE {
-                    let name = self.profile.path.to_string();
-                    return Step::Done(Err(NotHeld::Failed(LockError::MixedKinds { name })));
+                    let path = self.profile.path.to_string();
+                    return Step::Done(Err(NotHeld::Failed(LockError::MixedKinds { path })));
                 }
                 self.is_waiting = true;
                 let identity = identity_in(found.data.as_ref().unwrap_or(&Bytes::new()));

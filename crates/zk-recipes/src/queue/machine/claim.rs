@@ -251,8 +251,8 @@ impl Claim {
                 code: ErrorCode::NO_CHILDREN_FOR_EPHEMERALS,
                 ..
             }) => {
-                let name = self.profile.directory().to_string();
-                Step::Done(Err(NotHeld::Failed(LockError::MixedKinds { name })))
+                let path = self.profile.directory().to_string();
+                Step::Done(Err(NotHeld::Failed(LockError::MixedKinds { path })))
             }
             Answer::Refused(error) => self.failed(FailedAction::Create, error),
             Answer::SessionEnded => session_ended(),

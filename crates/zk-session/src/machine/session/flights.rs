@@ -105,8 +105,7 @@ impl SessionMachine {
             return Some(OpError::session_expired(Outcome::NotApplied));
         }
         if flight.deadline.is_some_and(|at| at <= self.now) {
-            let (outcome, target) = (Outcome::NotApplied, Target::UNKNOWN);
-            return Some(OpError::TimedOut { outcome, target });
+            return Some(OpError::timed_out(Outcome::NotApplied));
         }
         None
     }
@@ -170,7 +169,7 @@ impl SessionMachine {
             Some(unsent) => (unsent, Outcome::NotApplied),
             None => (vec![], Outcome::Unknown),
         };
-        let error = OpError::TimedOut { outcome, target: Target::UNKNOWN };
+        let error = OpError::timed_out(outcome);
         self.complete_flight(token, &unsent, &error);
     }
 

@@ -9,7 +9,7 @@ use jute_codec::{
     SessionId, WatcherEvent, Zxid, encode_frame, xid,
 };
 
-use crate::error::{OpError, Outcome, Target};
+use crate::error::{OpError, Target};
 use crate::host::Host;
 use crate::machine::downlink::Downlink;
 use crate::machine::inflight::write_of_nothing;
@@ -375,10 +375,6 @@ pub(super) fn opened(pair: &mut Pair) -> Host {
     });
     pair.open();
     connect.expect("a connection was requested")
-}
-
-pub(super) fn timed_out(outcome: Outcome) -> OpError {
-    OpError::TimedOut { outcome, target: Target::UNKNOWN }
 }
 
 /// Encodes a reply to getData of this length.

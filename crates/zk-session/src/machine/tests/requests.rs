@@ -9,7 +9,7 @@ use jute_codec::{
 };
 use proptest::prelude::*;
 
-use super::peer::{OWNER, Pair, SESSION, TIMEOUT, config, data, get, sync, timed_out, watch};
+use super::peer::{OWNER, Pair, SESSION, TIMEOUT, config, data, get, sync, watch};
 use crate::error::{OpError, Outcome, Target};
 use crate::machine::{
     Change, EndCause, Event, Flight, Operation, SessionConfig, SessionState, Token, WatchId,
@@ -172,7 +172,7 @@ fn a_flight_is_never_sent_after_its_deadline_even_if_the_timer_is_late() {
     let flight = |deadline| Flight { operations: vec![get("/a")], session: None, deadline };
     let mut pair = Pair::connected();
     let late = pair.submit_flight(flight(Some(pair.now)));
-    assert_eq!(pair.error(late), timed_out(Outcome::NotApplied));
+    assert_eq!(pair.error(late), OpError::timed_out(Outcome::NotApplied));
     pair.flush();
     assert!(pair.requests().is_empty());
     // One that waits for a connection, which is there at the moment of the deadline.
@@ -191,7 +191,7 @@ fn a_flight_is_never_sent_after_its_deadline_even_if_the_timer_is_late() {
     pair.reply(*xid, Ok(data()));
     assert_eq!(pair.answer(other).results, [Ok(data())]);
     pair.sleep(Duration::from_millis(1));
-    assert_eq!(pair.error(waiting), timed_out(Outcome::NotApplied));
+    assert_eq!(pair.error(waiting), OpError::timed_out(Outcome::NotApplied));
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn a_deadline_ends_the_wait_and_not_the_connection() {
     let sent = pair.submit_flight(flight("/a"));
     pair.flush();
     pair.sleep(Duration::from_millis(100));
-    assert_eq!(pair.error(sent), timed_out(Outcome::Unknown));
+    assert_eq!(pair.error(sent), OpError::timed_out(Outcome::Unknown));
     // Its reply still arrives and is matched, but nobody receives it.
     let (xid, _) = pair.requests()[0].clone();
     pair.reply(xid, Ok(Response::Sync("/a".into())));
@@ -213,7 +213,7 @@ fn a_deadline_ends_the_wait_and_not_the_connection() {
     let flight = Flight { operations: vec![sync("/b")], session: None, deadline };
     let waiting = pair.submit_flight(flight);
     pair.sleep(Duration::from_millis(1));
-    assert_eq!(pair.error(waiting), timed_out(Outcome::NotApplied));
+    assert_eq!(pair.error(waiting), OpError::timed_out(Outcome::NotApplied));
     pair.connect(SESSION);
     assert!(pair.requests().is_empty());
 }

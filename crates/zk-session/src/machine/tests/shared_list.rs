@@ -8,7 +8,7 @@ use jute_codec::{
     CreateMode, CreateRequest, ErrorCode, EventType, NameList, Request, Response, Zxid,
 };
 
-use super::peer::{Pair, SESSION, config, sync, timed_out, watch};
+use super::peer::{Pair, SESSION, config, sync, watch};
 use crate::error::{OpError, Outcome, Target};
 use crate::machine::{Event, Flight, Operation, Reply, SessionState, Token};
 
@@ -286,7 +286,7 @@ fn a_list_that_nobody_waits_for_any_more_is_not_sent() {
         (vec![Err(OpError::Recalled { target: Target::UNKNOWN })], 0)
     );
     pair.sleep(Duration::from_millis(10));
-    assert_eq!(pair.error(late), timed_out(Outcome::NotApplied));
+    assert_eq!(pair.error(late), OpError::timed_out(Outcome::NotApplied));
     pair.reply(requests[0].0, Ok(names(&[])));
     pair.reply(requests[1].0, created());
     assert!(pair.requests().is_empty());
