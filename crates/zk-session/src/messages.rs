@@ -308,14 +308,22 @@ fn configuration(out: &mut String) {
             ConnectError::Stopped { hosts: hosts(), last_failure: None },
             ConnectError::Stopped { hosts: hosts(), last_failure: Some(failure()) },
             ConnectError::TimedOut { hosts: hosts(), waited: SECOND, last_failure: None },
-            ConnectError::TimedOut { hosts: hosts(), waited: SECOND, last_failure: Some(failure()) },
+            ConnectError::TimedOut {
+                hosts: hosts(),
+                waited: SECOND,
+                last_failure: Some(failure())
+            },
         ]
     );
     let paths = vec!["/locks/a".into(), "/locks/b".into()];
     messages!(
         out,
-        HandOverError { NoSession, Unfinished },
-        [HandOverError::NoSession, HandOverError::Unfinished { within: SECOND, paths }]
+        HandOverError { NoSession, RuntimeStopped, Unfinished },
+        [
+            HandOverError::NoSession,
+            HandOverError::RuntimeStopped,
+            HandOverError::Unfinished { within: SECOND, paths }
+        ]
     );
     let invalid = ConfigError::Option {
         option: "auth",

@@ -10,8 +10,8 @@
 //! clock, there is no other thread, and the timers of the client's runtime are the only ones.
 
 use std::fmt;
-use std::future::Future as _;
-use std::pin::Pin;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -89,6 +89,24 @@ impl Overdue {
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>, now: Time) -> Poll<()> {
         self.watchdog.poll(cx, now, self.at)
     }
+}
+
+/// Waits for something that the session's task reports by this deadline. Returns `None` if the task
+/// has missed the deadline.
+pub(crate) async fn unless_overdue<T>(
+    deadline: Time,
+    clock: &Clock,
+    report: impl Future<Output = T>,
+) -> Option<T> {
+    let mut overdue = Overdue::after(deadline, clock);
+    let mut report = pin!(report);
+    poll_fn(|cx| {
+        if let Poll::Ready(output) = report.as_mut().poll(cx) {
+            return Poll::Ready(Some(output));
+        }
+        overdue.poll(cx, clock.now()).map(|()| None)
+    })
+    .await
 }
 
 impl fmt::Debug for Watchdog {

@@ -4,13 +4,14 @@
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use zk_recipes::SessionState;
+use zk_recipes::{CloseOutcome, HandOverError, SessionState};
 use zk_tests::recipes::{pauses::calls, timeouts};
 use zk_tests::wait::soon;
+use zk_tests::world::sleep_ms;
 
 use crate::calls::{apart, names_the_end};
 use crate::coordination::drive_until_clean;
-use crate::{Caller, LONG_SESSION, Stage, driven_by_callers, drivers};
+use crate::{Caller, LONG_SESSION, SHORT_SESSION, Stage, driven_by_callers, drivers};
 
 #[test]
 fn each_call_of_a_recipe_completes_outside_of_tokio() {
@@ -52,6 +53,27 @@ fn each_call_with_a_timeout_ends_although_nobody_drives_its_client() {
         assert!(reasons.iter().any(|reason| error.contains(reason)), "{name}: {error}");
     }
     drive_until_clean(&still, &client, &stage.server);
+}
+
+#[test]
+fn a_close_and_a_hand_over_end_although_nobody_drives_their_client() {
+    let (stage, still) = (Stage::start(), driven_by_callers());
+    let client = stage.client(&still, SHORT_SESSION);
+    let first = client.session_id();
+    let ticket = stage.soon("the hand-over", client.hand_over());
+    assert_eq!(ticket.map(drop), Err(HandOverError::RuntimeStopped));
+    let until = |what, condition: &dyn Fn() -> bool| {
+        still.block_on(soon(what, async {
+            while !condition() {
+                sleep_ms(1).await;
+            }
+        }));
+    };
+    // The server has ended the session meanwhile.
+    let is_renewed = || client.session_id() != first && client.state() == SessionState::Connected;
+    until("another session", &is_renewed);
+    assert_eq!(stage.soon("the close", client.close()), CloseOutcome::Abandoned);
+    until("the end of the client", &|| client.state() == SessionState::Closed);
 }
 
 #[test]

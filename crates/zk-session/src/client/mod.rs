@@ -53,7 +53,7 @@ use crate::report::stats::Stats;
 use crate::time::Time;
 use crate::types::{SessionId, Stat, Version};
 use crate::watch::watcher::Watcher;
-use crate::watchdog::Watchdog;
+use crate::watchdog::{Watchdog, unless_overdue};
 
 /// A handle to a client. Clones share one session.
 ///
@@ -362,14 +362,19 @@ impl Client {
 
     /// Ends the session, which deletes its ephemeral znodes. Guards are lost first. Then waiting
     /// requests are refused, requests in flight complete, and the session is closed. If no server
-    /// can be reached, this takes at most one session timeout.
+    /// can be reached, this takes at most one session timeout. If the client's runtime is blocked or
+    /// nobody drives it, it takes one second longer: the result is [`CloseOutcome::Abandoned`], and
+    /// the session is closed when the runtime runs again.
     ///
     /// Cancel safe: the session is closed even if the future is dropped.
     pub async fn close(&self) -> CloseOutcome {
         let (sender, end) = oneshot::channel();
         self.shared.send(Command::Close(sender));
+        let deadline = self.now() + self.status().timeout;
+        let end = unless_overdue(deadline, &self.shared.clock, end).await;
+        let Some(end) = end else { return CloseOutcome::Abandoned };
         // If the task ended earlier, it left the result for later callers.
-        match end.await.unwrap_or_else(|_| self.shared.ends.last_end.get()) {
+        match end.unwrap_or_else(|_| self.shared.ends.last_end.get()) {
             EndCause::Closed | EndCause::Expired => CloseOutcome::Closed,
             EndCause::Abandoned | EndCause::GaveUp | EndCause::Swapped => CloseOutcome::Abandoned,
         }
@@ -417,8 +422,9 @@ impl Client {
     /// [`HandOverError::Unfinished`] with the paths of recipes, if they still use the session, or if
     /// the client has to look for what a create may have left, and no server answers in time. The
     /// client goes on as before. [`HandOverError::NoSession`] if there is no session.
+    /// [`HandOverError::RuntimeStopped`] if the client's runtime is blocked or nobody drives it.
     ///
-    /// Not cancel safe: if the future is dropped, the client stops and the ticket is lost, so the
+    /// Not cancel safe: if the future is dropped, the client may stop and the ticket is lost, so the
     /// session expires.
     pub async fn hand_over(&self) -> Result<SessionTicket, HandOverError> {
         let within = self.status().timeout;
@@ -434,8 +440,11 @@ impl Client {
         }
         let (sender, ticket) = oneshot::channel();
         self.shared.send(Command::HandOver(sender));
+        let deadline = self.now() + within;
         // The slots stay taken until then, so that nobody begins something else.
-        ticket.await.ok().flatten().ok_or(HandOverError::NoSession)
+        let ticket = unless_overdue(deadline, &self.shared.clock, ticket).await;
+        let ticket = ticket.ok_or(HandOverError::RuntimeStopped)?;
+        ticket.ok().flatten().ok_or(HandOverError::NoSession)
     }
 
     /// Waits until the janitor has nothing to do. Until the result is dropped, nobody begins anything.

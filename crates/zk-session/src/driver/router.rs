@@ -92,6 +92,8 @@ impl Router {
                 self.closers.push(closer);
                 machine.close(now);
             }
+            // The caller has given up, so nobody could continue the session.
+            Command::HandOver(heir) if heir.is_closed() => {}
             Command::HandOver(heir) => {
                 self.heirs.push_back(heir);
                 machine.hand_over(now);

@@ -16,6 +16,14 @@ pub enum HandOverError {
     /// There is no session, or it was handed over before.
     #[error("there is no session to hand over")]
     NoSession,
+    /// The client's runtime did not run: it is blocked, or nobody drives it. If it had not begun to
+    /// hand the session over, the client goes on when the runtime runs again; otherwise the session
+    /// expires.
+    #[error(
+        "the session is not handed over, because the runtime in which the client was built did not \
+         run in that time; it has to run as long as the client is used"
+    )]
+    RuntimeStopped,
     /// Recipes still use the session, so znodes would stay that nobody can delete. The client goes
     /// on as before.
     #[error(
