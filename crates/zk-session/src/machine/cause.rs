@@ -113,7 +113,7 @@ pub enum DisconnectCause {
     #[error("the server is read-only, and does not know the session")]
     SessionUnknown,
     /// The server does not know the session, but it may be a leader that was deposed before the session
-    /// was opened: no reply to a request has arrived in the session, whose timeout has not passed.
+    /// was opened: no reply has shown a state behind that, and the timeout of the session has not passed.
     #[error("the server does not know the session, which may be newer than its state")]
     SessionTooNew,
     /// The server refused to restore watches.

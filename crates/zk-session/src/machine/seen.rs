@@ -21,11 +21,11 @@ pub(super) struct Seen {
 /// server that does not know the session may accept this client.
 #[derive(Clone, Copy, Debug)]
 enum Session {
-    /// A reply in the session has named a zxid, or nothing is known of the session.
+    /// A reply in the session has named its zxid or a later one, or nothing is known of the session.
     Covered,
     /// Nothing was requested in the session.
     Unused,
-    /// The newest request was sent at this time, and no reply has arrived.
+    /// The newest request was sent at this time, and no reply that covers the session has arrived.
     Unanswered(Time),
 }
 
@@ -51,8 +51,8 @@ impl Seen {
         self.is_behind
     }
 
-    /// Returns when the newest request was sent, if no reply in the session has arrived. A server that
-    /// does not know the session may accept this client then.
+    /// Returns when the newest request was sent, if no reply covers the session. A server that does not
+    /// know the session may accept this client then.
     pub(super) fn unanswered(self) -> Option<Time> {
         match self.session {
             Session::Unanswered(sent) => Some(sent),
@@ -77,8 +77,8 @@ impl Seen {
         self.zxid = self.zxid.max(zxid);
     }
 
-    /// Records that a reply came from a server that knows the session.
-    pub(super) fn session_served(&mut self) {
+    /// Records that a reply has named the zxid of the session, or a later one.
+    pub(super) fn session_covered(&mut self) {
         self.session = Session::Covered;
     }
 

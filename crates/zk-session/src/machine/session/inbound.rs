@@ -165,8 +165,8 @@ impl SessionMachine {
                 if xid > 0 && self.link.phase == Phase::Established {
                     self.note_served(header.err);
                     self.seen.reply(header.zxid);
-                    if !self.link.is_read_only() {
-                        self.seen.session_served();
+                    if self.covers_session(&pending, header.err) {
+                        self.seen.session_covered();
                     }
                 }
                 // The server has applied everything that it has told this client of, and a server
@@ -183,6 +183,14 @@ impl SessionMachine {
                 handled
             }
         }
+    }
+
+    /// Returns whether the zxid of a reply is that of the transaction that has opened the session, or
+    /// a later one. The server that has opened the session has applied that transaction. Another
+    /// server that lags resumes the session, because it asks the leader, and shows an earlier state.
+    fn covers_session(&self, pending: &Pending, code: ErrorCode) -> bool {
+        let is_committed = code.is_ok() && Facts::of(pending.op).is_write;
+        !self.link.is_read_only() && (self.link.is_new_session || is_committed)
     }
 
     /// Handles the reply to a request in the queue.

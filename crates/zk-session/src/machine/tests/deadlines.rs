@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use jute_codec::{EventType, Request, Response, SetDataRequest, Stat, Version, Zxid, xid};
+use jute_codec::{EventType, Request, Response, Stat, Zxid, xid};
 
-use super::peer::{Pair, SESSION, TIMEOUT, config, sync};
+use super::peer::{Pair, SESSION, TIMEOUT, config, sync, write};
 use crate::host::Host;
-use crate::machine::{Change, DisconnectCause, Event, Operation, SessionConfig, SessionState};
+use crate::machine::{Change, DisconnectCause, Event, SessionConfig, SessionState};
 use crate::types::SessionId;
 
 fn pings(pair: &mut Pair) -> usize {
@@ -163,10 +163,18 @@ fn a_resume_with_another_timeout_extends_no_deadline() {
     }
 }
 
+fn reply_to_sync(pair: &mut Pair) {
+    pair.submit(vec![sync("/a")]);
+    pair.flush();
+    let (xid, _) = pair.requests()[0].clone();
+    pair.reply(xid, Ok(Response::Sync("/a".into())));
+}
+
 #[test]
 fn a_timeout_longer_than_the_one_of_the_creation_never_counts() {
     // The next leader uses the timeout in the transaction that created the session.
     let mut pair = Pair::connected();
+    reply_to_sync(&mut pair);
     for granted in [TIMEOUT * 2, TIMEOUT / 3, TIMEOUT * 3] {
         pair.cut();
         pair.open();
@@ -174,11 +182,8 @@ fn a_timeout_longer_than_the_one_of_the_creation_never_counts() {
         pair.answer_handshake(SESSION, granted);
         let counts = granted.min(TIMEOUT);
         assert_eq!(pair.session.status().timeout, counts);
-        pair.submit(vec![sync("/a")]);
-        pair.flush();
-        let (xid, _) = pair.requests()[0].clone();
         let sent = pair.now;
-        pair.reply(xid, Ok(Response::Sync("/a".into())));
+        reply_to_sync(&mut pair);
         assert_eq!(pair.session.status().guard_deadline(), Some(sent + counts));
         pair.sleep(counts / 3 - Duration::from_millis(1));
         assert_eq!(pings(&mut pair), 0);
@@ -275,12 +280,6 @@ fn a_session_is_not_given_up_before_it_can_have_ended() {
 }
 
 const LONG: usize = 1_000_000;
-
-fn write(bytes: usize) -> Operation {
-    let data = Some(vec![b'x'; bytes].into());
-    let set = SetDataRequest { path: "/a".into(), data, version: Version::ANY };
-    Operation::new(Request::SetData(set))
-}
 
 fn with_long_requests() -> Pair {
     let mut pair = Pair::new(SessionConfig { request_limit: LONG * 2, ..config() });

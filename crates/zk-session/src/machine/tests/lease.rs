@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use jute_codec::{ErrorCode, Request, Response, SetDataRequest, Stat, Version, xid};
+use jute_codec::{ErrorCode, Response, Stat, xid};
 
-use super::peer::{Pair, SESSION, config, sync};
+use super::peer::{Pair, SESSION, config, sync, write};
 use crate::machine::{Change, DisconnectCause, Event, Lease, Operation, SessionState};
 use crate::types::SessionId;
 
@@ -79,11 +79,6 @@ fn resume(pair: &mut Pair, timeout: Duration) {
     pair.answer_handshake(SESSION, timeout);
 }
 
-fn write() -> Operation {
-    let set = SetDataRequest { path: "/a".into(), data: None, version: Version::ANY };
-    Operation::new(Request::SetData(set))
-}
-
 fn answer(pair: &mut Pair, operation: Operation, result: Result<Response, ErrorCode>) {
     pair.submit(vec![operation]);
     pair.flush();
@@ -152,10 +147,10 @@ fn the_end_of_the_lease_ends_the_connection_and_a_resume_with_a_write_makes_a_ne
     assert_eq!(pair.session.status().state, SessionState::Connected);
     // A sync proves nothing, and neither does a failed write, which may not have been proposed.
     answer(&mut pair, sync("/a"), Ok(Response::Sync("/a".into())));
-    answer(&mut pair, write(), Err(ErrorCode::NO_NODE));
+    answer(&mut pair, write(0), Err(ErrorCode::NO_NODE));
     assert!(!pair.session.status().is_alive(pair.now));
     assert_eq!(pair.session.status().lease_deadline(), Some(deadline));
-    answer(&mut pair, write(), Ok(Response::SetData(Stat::default())));
+    answer(&mut pair, write(0), Ok(Response::SetData(Stat::default())));
     assert!(pair.session.status().is_alive(pair.now));
     assert_eq!(pair.session.status().lease_deadline(), Some(sent + TIMEOUT * 19 / 20));
     assert_eq!(pair.session.status().lapses, 1);
@@ -291,7 +286,7 @@ fn the_timeout_that_a_resume_grants_decides_anew() {
     resume(&mut pair, TIMEOUT);
     let sent = pair.session.status().acknowledged;
     assert_eq!(pair.session.status().lease_deadline(), None);
-    answer(&mut pair, write(), Ok(Response::SetData(Stat::default())));
+    answer(&mut pair, write(0), Ok(Response::SetData(Stat::default())));
     assert!(pair.session.status().acknowledged > sent || pair.now == connected);
     assert!(pair.session.status().lease_deadline() > Some(connected + SECOND * 28));
 }
@@ -321,7 +316,7 @@ fn a_lease_does_not_count_with_more_than_the_timeout_of_the_creation() {
     let sent = pair.now;
     pair.handshake();
     pair.answer_handshake(SESSION, TIMEOUT * 4 / 3);
-    let token = pair.submit(vec![write()]);
+    let token = pair.submit(vec![write(0)]);
     pair.flush();
     let (xid, _) = pair.requests()[0].clone();
     pair.reply(xid, Ok(Response::SetData(Stat::default())));

@@ -6,7 +6,7 @@ use bytes::{Bytes, BytesMut};
 use jute_codec::{
     ConnectRequest, ConnectResponse, ErrorCode, EventType, Frame, FrameDecoder, KeeperState,
     MultiResult, ReadRequest, Reader, Record, ReplyHeader, Request, RequestHeader, Response,
-    SessionId, WatcherEvent, Zxid, encode_frame, xid,
+    SessionId, SetDataRequest, Version, WatcherEvent, Zxid, encode_frame, xid,
 };
 
 use crate::error::{OpError, Target};
@@ -375,6 +375,13 @@ pub(super) fn opened(pair: &mut Pair) -> Host {
     });
     pair.open();
     connect.expect("a connection was requested")
+}
+
+/// Returns a write of so many bytes.
+pub(super) fn write(bytes: usize) -> Operation {
+    let data = Some(vec![b'x'; bytes].into());
+    let set = SetDataRequest { path: "/a".into(), data, version: Version::ANY };
+    Operation::new(Request::SetData(set))
 }
 
 /// Encodes a reply to getData of this length.

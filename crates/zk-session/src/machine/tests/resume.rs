@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use jute_codec::{ErrorCode, EventType, NameList, Request, Response, Zxid, xid};
+use jute_codec::{ErrorCode, EventType, NameList, Request, Response, Stat, Zxid, xid};
 
-use super::peer::{Pair, SESSION, TIMEOUT, config, data, host, opened, sync, watch};
+use super::peer::{Pair, SESSION, TIMEOUT, config, data, host, opened, sync, watch, write};
 use crate::error::{OpError, Outcome};
 use crate::machine::inflight::write_of_nothing;
 use crate::machine::{
@@ -324,6 +324,27 @@ fn a_leader_that_does_not_know_the_session_does_not_end_it_before_a_reply_or_its
     pair.changes();
     says_expired(&mut pair);
     assert_eq!(pair.changes(), ended);
+}
+
+/// A server that lags resumes the session, because it asks the leader, and its replies show a state
+/// from before the session was opened. A committed write is later.
+#[test]
+fn only_a_write_or_the_server_that_has_opened_the_session_shows_that_others_know_it() {
+    let (synced, written) = (Response::Sync("/a".into()), Response::SetData(Stat::default()));
+    for (request, response, is_believed) in [(sync("/a"), synced, false), (write(1), written, true)]
+    {
+        let mut pair = Pair::connected();
+        pair.cut();
+        pair.connect(SESSION);
+        pair.submit(vec![request]);
+        pair.flush();
+        let (xid, _) = pair.request().expect("it is sent");
+        pair.reply(xid, Ok(response));
+        pair.cut();
+        pair.changes();
+        says_expired(&mut pair);
+        assert_eq!(!pair.changes().is_empty(), is_believed);
+    }
 }
 
 /// It has lost contact with the others before the session was opened.
