@@ -49,6 +49,8 @@ const FAULT_OF_FOLLOWER_MAX: u64 = 200;
 const CONTENDER: u64 = 60;
 /// The bytes of a znode of the tree that a cache reads again, with its list of children.
 const TREE_ZNODE: u64 = 200;
+/// The requests of a client that has lost its connection, and watches something.
+const RESTORING: [OpCode; 2] = [OpCode::SET_WATCHES, OpCode::SET_WATCHES2];
 /// The bytes of an item in a list, which a taker reads again if the items change meanwhile.
 const ITEM: u64 = 3 * 30;
 /// What a run may need beside its calls, in calls.
@@ -119,6 +121,13 @@ pub fn judge(
         let of_call = if plan.is_hasty || on == WIDE { CALL_MAX } else { STORM_OF_CALL };
         *begun.entry(event.at.as_secs()).or_default() += of_call + list;
         calls += 1;
+    }
+    // A client that moves to another server has a gap without any fault.
+    let caches = program.tasks().filter(|jobs| jobs.contains(&Job::Cache)).count() as u64;
+    let gap = if plan.kinds.is_wide { TREE_ZNODE * kinds::WIDE as u64 * caches } else { 0 };
+    for request in requests.iter().filter(|it| RESTORING.contains(&it.op)) {
+        *begun.entry(request.at.as_secs()).or_default() += gap;
+        lists += gap;
     }
     let pings = idle_max * (to / 60 + 1);
     let total = sum(0..to);
@@ -320,19 +329,20 @@ mod tests {
     }
 
     #[test]
-    fn a_cache_reads_a_wide_tree_when_it_begins_and_after_a_fault() {
+    fn a_cache_reads_a_wide_tree_when_it_begins_and_after_a_fault_or_a_gap() {
         let mut program = Program::draw(&mut Draw::new(1));
-        program.clients.truncate(1);
-        program.clients.iter_mut().for_each(|tasks| tasks.truncate(1));
+        program.clients = vec![vec![vec![Job::Cache]]];
         let quiet = Duration::from_secs(100)..Duration::from_secs(160);
-        let count = |is_wide: bool, faults: u64, bytes: u64| {
+        let count_after = |is_wide: bool, gaps: usize, faults: u64, bytes: u64| {
+            let requests = vec![RequestRecord { op: OpCode::SET_WATCHES, ..request() }; gaps];
             let fault = |number| What::Fault { number, text: String::new() };
             let events: Vec<_> = history((0..faults).map(fault).collect());
             let mut plan = Plan { focus: None, is_hasty: false, ..Plan::draw(&mut Draw::new(1)) };
             plan.kinds.is_wide = is_wide;
             let traffic = BTreeMap::from([(0, bytes)]);
-            judge(&events, &[], &traffic, &plan, &program, &quiet).len()
+            judge(&events, &requests, &traffic, &plan, &program, &quiet).len()
         };
+        let count = |is_wide, faults, bytes| count_after(is_wide, 0, faults, bytes);
         let tree = TREE_ZNODE * kinds::WIDE as u64;
         assert_eq!(
             (count(true, 0, STORM_MAX + tree), count(true, 0, STORM_MAX + tree + 1)),
@@ -340,6 +350,8 @@ mod tests {
         );
         let again = STORM_MAX + 2 * tree;
         assert_eq!((count(true, 1, again), count(true, 1, again + 1)), (0, 1));
+        assert_eq!((count_after(true, 1, 0, again), count_after(true, 1, 0, again + 1)), (0, 1));
+        assert_eq!(count_after(false, 1, 0, STORM_MAX + 1), 1);
         assert_eq!(count(false, 1, STORM_MAX + 1), 1);
     }
 
