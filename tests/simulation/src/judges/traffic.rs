@@ -334,7 +334,9 @@ mod tests {
         program.clients = vec![vec![vec![Job::Cache]]];
         let quiet = Duration::from_secs(100)..Duration::from_secs(160);
         let count_after = |is_wide: bool, gaps: usize, faults: u64, bytes: u64| {
-            let requests = vec![RequestRecord { op: OpCode::SET_WATCHES, ..request() }; gaps];
+            let mut restoring = request();
+            restoring.op = OpCode::SET_WATCHES;
+            let requests = vec![restoring; gaps];
             let fault = |number| What::Fault { number, text: String::new() };
             let events: Vec<_> = history((0..faults).map(fault).collect());
             let mut plan = Plan { focus: None, is_hasty: false, ..Plan::draw(&mut Draw::new(1)) };
