@@ -380,12 +380,12 @@ impl Client {
         }
     }
 
-    /// Closes the client like [`close`](Self::close), and waits for at most this time.
+    /// Closes the client like [`close`](Self::close), and waits for at most this time, which may be
+    /// zero. Afterwards the client goes on closing the session, as long as its runtime runs.
     ///
     /// A service that has to stop while no server is reachable cannot wait for a session timeout:
-    /// use a limit that is shorter than the time until the service is killed. After
-    /// [`CloseOutcome::Abandoned`], the client keeps trying to close the session, as long as its
-    /// runtime runs. If the process ends before, its locks are free after the session timeout.
+    /// use a limit that is shorter than the time until the service is killed. If the process ends
+    /// after [`CloseOutcome::Abandoned`], its locks are free after the session timeout.
     ///
     /// The limit holds even if the client's runtime is blocked. Cancel safe: the session is closed
     /// even if the future is dropped.

@@ -22,6 +22,9 @@ use crate::world::plan::FaultKind;
 /// session lasts, which is longer than this in all worlds.
 const HAND_OVER_MIN: Duration = Duration::from_secs(3);
 
+/// The markers of a handle of settled operations whose root is [`ROOT`].
+const ROOTED_MARKERS: &str = "/locks/markers";
+
 /// What may let a hand-over give up at once. Clients that are suspended, or whose callers are, learn of
 /// the end of its time without a wait.
 const HAND_OVER_ENDS: [FaultKind; 2] = [FaultKind::Suspension, FaultKind::Stop];
@@ -115,7 +118,7 @@ fn judge_events<'a>(
 
 /// Returns whether a program uses this path, as the servers know it.
 fn is_known(path: &str) -> bool {
-    let all = DIRECTORIES.iter().chain(&OTHERS).chain(&[SETTLED, "/named"]);
+    let all = DIRECTORIES.iter().chain(&OTHERS).chain(&[SETTLED, "/named", ROOTED_MARKERS]);
     let is_below = |other: &&&str| {
         path.strip_prefix(**other).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     };
@@ -125,7 +128,7 @@ fn is_known(path: &str) -> bool {
 /// Returns whether a znode may stay when its session is handed over: a handle of settled operations
 /// keeps its markers until it is dropped, and what its caller has created is not of a recipe.
 fn is_of_caller(path: &str) -> bool {
-    path.starts_with(MARKERS) || path.starts_with(SETTLED)
+    [MARKERS, ROOTED_MARKERS, SETTLED].iter().any(|it| path.starts_with(it))
 }
 
 #[cfg(test)]
@@ -159,6 +162,7 @@ mod tests {
             count(What::Unfinished { paths }, &[])
         };
         assert_eq!(unfinished(&["/locks/a", "/markers", "/plain-7"]), 0);
+        assert_eq!(unfinished(&["/locks/a", "/locks/markers/marker-1"]), 0, "seed 800000090549");
         assert_eq!(unfinished(&["/locks/a", "/a"]), 1);
     }
 
@@ -193,6 +197,7 @@ mod tests {
         };
         assert_eq!((handed(&["/locks/a/x-lock-0000000001"]), handed(&[])), (1, 0));
         assert_eq!(handed(&["/markers/marker-1"]), 0, "its handle was in use");
+        assert_eq!(handed(&["/locks/markers/marker-1"]), 0, "so was this one");
         assert_eq!(handed(&["/markers/marker-1", "/locks/a/x-lock-0000000001"]), 1);
         let copy = "/locks/a/x-lock-0000000001".to_owned();
         let left = What::HandedOver { session, left: vec![copy.clone()] };
