@@ -52,7 +52,8 @@ pub enum RecipeError {
     /// ([`renew_after_expiry`](zk_session::ClientBuilder::renew_after_expiry)): then every operation
     /// fails.
     #[error(
-        "the session has expired during the operation, which belongs to one session; begin it again"
+        "the session has expired during the operation, which belongs to one session; begin it \
+         again, unless the client stops with its session"
     )]
     SessionExpired,
     /// The deadline of the caller has passed. The value says what the call had seen.

@@ -128,7 +128,7 @@ impl TestServer {
         Self { shared: Arc::clone(&self.shared), member: number }
     }
 
-    /// Connects in memory.
+    /// Connects in memory, and returns the client's end, a `tokio::io::DuplexStream`.
     ///
     /// # Errors
     ///

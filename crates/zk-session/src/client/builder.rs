@@ -46,7 +46,8 @@ const SESSION_TIMEOUT_MAX: Duration = Duration::from_millis(i32::MAX as u64);
 const CONNECT_TIMEOUT_MIN: Duration = Duration::from_millis(1);
 const FRAME_LIMIT_MIN: usize = 1024;
 
-/// Configures a client. Created by [`Client::builder`].
+/// Configures a client. Created by [`Client::builder`]. The last value of an option counts, and
+/// [`auth`](Self::auth) adds to the earlier ones.
 ///
 /// The setters check nothing: [`connect`](Self::connect) and [`start`](Self::start) refuse an
 /// invalid value, and the [`ConfigError`] says which one and why.
