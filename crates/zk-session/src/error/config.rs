@@ -98,7 +98,7 @@ struct Shown<'a>(&'a str);
 
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.is_empty() { Ok(()) } else { write!(f, " ({})", self.0) }
+        if self.0.is_empty() { Ok(()) } else { write!(f, " {}", self.0) }
     }
 }
 
