@@ -77,6 +77,22 @@ fn a_close_and_a_hand_over_end_although_nobody_drives_their_client() {
 }
 
 #[test]
+fn a_close_after_the_end_of_the_runtime_confirms_the_end_of_no_session() {
+    for is_renewed in [false, true] {
+        let (stage, drivers) = (Stage::start(), drivers());
+        let client = stage.client(&drivers, LONG_SESSION);
+        let first = client.session_id().expect("it is connected");
+        if is_renewed {
+            stage.server.expire(first);
+            stage.until("another session", |_| client.session_id() != Some(first));
+            stage.until("its connection", |_| client.state() == SessionState::Connected);
+        }
+        drop(drivers);
+        assert_eq!(stage.soon("the close", client.close()), CloseOutcome::Abandoned);
+    }
+}
+
+#[test]
 fn each_call_of_a_recipe_that_nobody_drives_can_be_dropped_and_leaves_nothing() {
     let (stage, still) = (Stage::start(), driven_by_callers());
     let client = stage.client(&still, LONG_SESSION);

@@ -201,6 +201,10 @@ impl Router {
         let holds_lock = self.lanes.is_lock_held();
         let acknowledged = self.published.acknowledged;
         self.log.session_changed(change, terms, acknowledged, holds_lock, now);
+        if let Change::Connected { resumed: false, .. } = change {
+            // If the runtime drops the task, nobody knows how this session ends.
+            self.last_end.set(EndCause::Abandoned);
+        }
         if let Change::Ended { cause, .. } = change {
             self.last_end.set(cause);
             let ended = match cause {
