@@ -309,7 +309,8 @@ impl ServerConfig {
     }
 
     /// Sets whether a client must authenticate with SASL before any other request, even a ping
-    /// (`sessionRequireClientSASLAuth`). Default: no.
+    /// (`sessionRequireClientSASLAuth`). A client without SASL gets a session, and its first request
+    /// ends it. Default: no.
     pub fn sasl_required(mut self, is_required: bool) -> Self {
         self.is_sasl_required = is_required;
         self

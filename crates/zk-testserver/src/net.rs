@@ -90,7 +90,8 @@ struct Route {
 }
 
 impl TestServer {
-    /// Starts a server. It listens on no address until [`listen`](Self::listen) is called.
+    /// Starts a server in this tokio runtime. It listens on no address until
+    /// [`listen`](Self::listen) is called.
     ///
     /// # Panics
     ///

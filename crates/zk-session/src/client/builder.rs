@@ -412,8 +412,8 @@ impl ClientBuilder {
     /// Starts the client without waiting for a connection. Requests wait for the first connection,
     /// on which the client creates the chroot if it is missing. If a server refuses that, the client
     /// logs it at WARN, and tries again on the next connection. Meanwhile it is connected, and
-    /// [ready](crate::Health::is_ready), and calls fail with
-    /// [`OpError::ChrootMissing`](crate::OpError::ChrootMissing).
+    /// [ready](crate::Health::is_ready), calls that create something fail with
+    /// [`OpError::ChrootMissing`](crate::OpError::ChrootMissing), and others find nothing.
     ///
     /// # Errors
     ///

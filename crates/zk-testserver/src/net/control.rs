@@ -136,6 +136,7 @@ impl TestServer {
 
     /// Makes the server reply to this many requests with `API_ERROR` without processing them; to
     /// all of them until [`reset`](Self::reset) if there is no number. A number leaves out pings.
+    /// Recipes do not repeat what is refused in this way.
     pub fn fail_requests(&self, number: Option<usize>) {
         self.with(|server, _| server.fail_requests(number));
     }
