@@ -32,7 +32,8 @@ impl Named for OpError {
             Self::Closed { .. } => Failure::Closed,
             Self::ConnectionLoss { .. } => Failure::ConnectionLoss,
             Self::SessionExpired { .. } => Failure::SessionExpired,
-            Self::TimedOut { .. } => Failure::TimedOut,
+            // A client that is suspended does not run.
+            Self::RuntimeStopped { .. } | Self::TimedOut { .. } => Failure::TimedOut,
             Self::QueueFull { .. } => Failure::Full,
             Self::Server { code, .. } => Failure::Refused(code.0),
             Self::Unsupported { .. } => Failure::Unsupported,
