@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use jute_codec::OpCode;
 use zk_recipes::{
-    Acl, ConfigError, ErrorCode, FailedAction, LockError, LockState, Permissions, Semaphore,
+    Acl, ConfigError, ErrorCode, FailedAction, FairLock, LockError, LockState, Permissions,
+    Semaphore,
 };
 use zk_tests::case::LOCK;
 use zk_tests::meter::Pace;
@@ -85,6 +86,25 @@ fn data_that_is_no_number_is_refused_and_shown() {
             assert_eq!(stored(&world).as_deref(), Some(data), "it is left alone");
             world.check_clean(&[&client]).await;
         }
+    });
+}
+
+#[test]
+fn the_data_and_the_children_of_another_kind_of_lock_are_left_alone() {
+    run(async {
+        let world = World::new();
+        let (first, second) = (world.client(FIRST).await, world.client(SECOND).await);
+        let fair = FairLock::new(&first, LOCK).expect("the path is valid");
+        let held = fair.acquire().await.expect("it is free");
+        let mut other = semaphore(&second, 2);
+        for refused in [other.acquire().await.map(drop), other.set_permits(3).await] {
+            assert!(matches!(refused, Err(LockError::MixedKinds { .. })), "{refused:?}");
+            assert_eq!(stored(&world).as_deref(), Some(""), "\n{}", world.trace());
+            assert_eq!(world.contenders().len(), 1, "\n{}", world.trace());
+        }
+        assert!(fair.try_acquire().await.expect("nothing of the semaphore is left").is_none());
+        held.release().await.expect("it is held");
+        world.check_clean(&[&first, &second]).await;
     });
 }
 
@@ -241,7 +261,7 @@ fn a_number_that_was_set_outlives_the_contenders() {
             world.server.clear_requests();
             semaphore(&other, 1).set_permits(2).await.expect("it may be read");
             let sent = sent_since(&world, &other);
-            assert_eq!(sent, [OpCode::MULTI, OpCode::GET_DATA, OpCode::EXISTS]);
+            assert_eq!(sent, [OpCode::MULTI, OpCode::GET_DATA, OpCode::GET_CHILDREN]);
             // Without the pin, the number lasts as long as there are contenders.
             other.delete(&format!("{LOCK}/permits-set"), None).await.expect("it is there");
             release(hold(&accepting).await).await;

@@ -14,7 +14,7 @@ use super::machine::resize::Resize;
 use super::machine::standing;
 use crate::acquire::lock::Lock;
 use crate::engine::call::{Call, ScopedCall};
-use crate::engine::drive::run;
+use crate::engine::drive::{run, run_to_end};
 use crate::guard::Guard;
 use crate::lock::error::LockError;
 use crate::lock::kind::{Kind, Queued};
@@ -127,7 +127,8 @@ impl Semaphore {
     /// # Errors
     ///
     /// [`LockError::Config`] if `permits` is 0; [`LockError::Refused`] if the directory may not be
-    /// written or created, or may get no children; [`LockError::TimedOut`] after a
+    /// written or created, or may get no children; [`LockError::MixedKinds`] if it contains a lock
+    /// of another kind, whose directory is not written to; [`LockError::TimedOut`] after a
     /// [timeout](ScopedCall::timeout); [`LockError::Closed`] and similar errors if the client has
     /// stopped.
     pub fn set_permits(&mut self, permits: u32) -> ScopedCall<'_, (), LockError> {
@@ -137,7 +138,7 @@ impl Semaphore {
             let profile =
                 Arc::new(QueueProfile { permits: Some(permits), ..(*self.profile).clone() });
             let mut resize = Resize::new(Arc::clone(&profile));
-            run(self.client(), &mut resize, deadline).await?;
+            run_to_end(self.client(), &mut resize, deadline).await??;
             self.profile = profile;
             Ok(())
         })

@@ -83,10 +83,15 @@ pub struct WatchedReads {
 }
 
 impl SemaphoreAttempt {
+    /// Returns the number of permits that the client expects.
+    fn expected(&self) -> Permits {
+        self.profile.permits.expect("a semaphore has permits")
+    }
+
     /// Returns the stored number of permits, or `None` if there is none. Only the first number that is
     /// read must be the one that the client expects, because a waiter adopts later changes.
     fn stored(&self, directory: &DataReply) -> Result<Option<u32>, LockError> {
-        let expected = self.profile.permits.expect("a semaphore has permits");
+        let expected = self.expected();
         let differs = |stored: String| LockError::PermitsDiffer {
             directory: self.profile.directory().to_string(),
             stored,
@@ -104,8 +109,8 @@ impl SemaphoreAttempt {
 
     /// Stores the client's number of permits, unless another contender is faster.
     fn store(&mut self, version: Version) -> SeatStep {
-        let permits = self.profile.permits.expect("a semaphore has permits");
-        let operation = write(self.profile.directory().clone(), permits.encode(), version);
+        let number = self.expected().encode();
+        let operation = write(self.profile.directory().clone(), number, version);
         self.submit(Wait::Storing, vec![operation], Needs::All)
     }
 
@@ -283,13 +288,17 @@ impl Place for PermitPlace {
     ) -> Result<Standing<Vec<Box<str>>>, Box<SeatStep>> {
         let failed = |error| Box::new(Step::Done(Err(NotHeld::Failed(error))));
         let directory = list.directory.as_ref().expect("the directory is read with the list");
-        let Some(permits) = seat.stored(directory).map_err(failed)? else {
-            return Err(Box::new(seat.store(directory.stat.version)));
-        };
+        let stored = seat.stored(directory).map_err(failed)?;
+        let permits = stored.unwrap_or(seat.expected().count);
         let znode = seat.claim.znode().expect("a place has a znode");
         let standing = standing(&seat.profile, &list.names, &znode.name, znode.sequence, permits);
+        // A directory that contains a lock of another kind is not written to.
+        let standing = standing.map_err(failed)?;
+        if stored.is_none() {
+            return Err(Box::new(seat.store(directory.stat.version)));
+        }
         seat.place.permits = Some(permits);
-        standing.map_err(failed)
+        Ok(standing)
     }
 
     fn wait_for(

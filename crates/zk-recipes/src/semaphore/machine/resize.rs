@@ -1,7 +1,7 @@
 //! Changing the stored number of permits.
 //!
-//! 1. Read the directory, and test whether it has a pin. If it is missing, create it, with the number
-//!    as its data.
+//! 1. Read and list the directory. If it is missing, create it, with the number as its data. If it
+//!    contains a lock of another kind, fail: its data is not this semaphore's.
 //! 2. If it stores the number and has a pin, the work is done. Otherwise write the number, provided that
 //!    the data still has the version that was read, and create the pin, or test that it is there, in
 //!    one transaction. Even if the number was the right one, it is written: servers may have removed
@@ -19,23 +19,25 @@ use std::sync::Arc;
 use bytes::Bytes;
 use bytestring::ByteString;
 use jute_codec::{
-    CheckRequest, CreateMode, CreateRequest, ErrorCode, MultiOp, Request, Response, SetDataRequest,
+    CheckRequest, CreateMode, CreateRequest, DataReply, ErrorCode, MultiOp, NameList, Request,
+    Response, SetDataRequest,
 };
 use zk_session::recipe::Operation;
 use zk_session::{OpError, Version};
 
+use crate::lock::error::LockError;
 use crate::lock::options::LockOptions;
 use crate::machine::directory::{Directory, Round};
 use crate::machine::{
     Answer, Answers, FailedAction, Failure, Input, Machine, Needs, SessionView, Step, barrier,
-    child, exists, flight, read, refused_operation,
+    child, flight, list, read, refused_operation,
 };
 use crate::queue::profile::{Permits, QueueProfile};
 
 /// The name of the pin. It is not that of a contender of any recipe.
 const PIN: &str = "permits-set";
 
-type ResizeStep = Step<Result<(), Failure>>;
+type ResizeStep = Step<Result<(), LockError>>;
 
 /// A change of the stored number of permits.
 #[derive(Debug)]
@@ -69,7 +71,7 @@ impl Resize {
         self.state = State::Reading;
         let directory = self.profile.directory();
         let operations =
-            vec![barrier(directory.clone()), read(directory.clone(), None), exists(self.pin())];
+            vec![barrier(directory.clone()), read(directory.clone(), None), list(directory, None)];
         Step::Submit(flight(None, operations), Needs::All)
     }
 
@@ -78,25 +80,41 @@ impl Resize {
     }
 
     fn was_read(&mut self, view: SessionView, answers: Answers) -> ResizeStep {
-        let [barrier, found, pin] = answers.take();
-        let is_pinned = !pin.is_no_node();
-        match (barrier, found) {
-            (Answer::SessionEnded, _) => self.stopped(),
+        let [barrier, found, listed] = answers.take();
+        match (barrier, found, listed) {
+            (Answer::SessionEnded, ..) => self.stopped(),
             // A barrier that was refused was executed all the same.
-            (_, Answer::Done(Response::GetData(found))) => {
-                let permits = self.permits();
-                let is_stored = Permits::decode(found.data.as_ref()) == Ok(Some(permits.count));
-                if is_stored && is_pinned {
-                    Step::Done(Ok(()))
-                } else {
-                    self.store(found.stat.version, is_pinned)
-                }
+            (
+                _,
+                Answer::Done(Response::GetData(found)),
+                Answer::Done(Response::GetChildren(names)),
+            ) => self.listed(&found, &names),
+            (_, found, listed) if found.is_no_node() || listed.is_no_node() => {
+                self.make_directory(view)
             }
-            (_, found) if found.is_no_node() => self.make_directory(view),
-            (_, Answer::Refused(error) | Answer::Unknown { error, .. }) => {
+            (_, Answer::Refused(error) | Answer::Unknown { error, .. }, _) => {
                 self.failed(FailedAction::Read, error)
             }
-            (_, Answer::Done(_) | Answer::SessionEnded) => self.stopped(),
+            (.., Answer::Refused(error) | Answer::Unknown { error, .. }) => {
+                self.failed(FailedAction::List, error)
+            }
+            (_, Answer::Done(_) | Answer::SessionEnded, _) => self.stopped(),
+        }
+    }
+
+    fn listed(&mut self, found: &DataReply, names: &NameList) -> ResizeStep {
+        for name in names {
+            // A number that defines no order is only an error for contenders.
+            if let Err(error @ LockError::MixedKinds { .. }) = self.profile.contender(name) {
+                return Step::Done(Err(error));
+            }
+        }
+        let is_pinned = names.into_iter().any(|name| name == PIN);
+        let stored = Permits::decode(found.data.as_ref());
+        if is_pinned && stored == Ok(Some(self.permits().count)) {
+            Step::Done(Ok(()))
+        } else {
+            self.store(found.stat.version, is_pinned)
         }
     }
 
@@ -129,7 +147,7 @@ impl Resize {
         let LockOptions { path: directory, acl, .. } = &self.profile.options;
         match self.directory.create(view.now, directory, &self.permits().encode(), acl) {
             Ok(operations) => Step::Submit(flight(None, operations), Needs::All),
-            Err(failure) => Step::Done(Err(failure)),
+            Err(failure) => Step::Done(Err(LockError::of(failure))),
         }
     }
 
@@ -137,7 +155,7 @@ impl Resize {
         match self.directory.created(self.profile.directory(), answers) {
             Round::Retry => self.read(),
             Round::Repeat => self.make_directory(view),
-            Round::Failed(failure) => Step::Done(Err(failure)),
+            Round::Failed(failure) => Step::Done(Err(LockError::of(failure))),
             Round::SessionEnded => self.stopped(),
         }
     }
@@ -153,7 +171,11 @@ impl Resize {
                 }
                 Some((0, code)) if pins => {
                     let error = OpError::server(code);
-                    Step::Done(Err(Failure::new(FailedAction::Create, self.pin(), error)))
+                    Step::Done(Err(LockError::of(Failure::new(
+                        FailedAction::Create,
+                        self.pin(),
+                        error,
+                    ))))
                 }
                 Some((_, code)) => self.failed(FailedAction::Write, OpError::server(code)),
             },
@@ -172,12 +194,16 @@ impl Resize {
     }
 
     fn failed(&self, action: FailedAction, error: OpError) -> ResizeStep {
-        Step::Done(Err(Failure::new(action, self.profile.directory().clone(), error)))
+        Step::Done(Err(LockError::of(Failure::new(
+            action,
+            self.profile.directory().clone(),
+            error,
+        ))))
     }
 }
 
 impl Machine for Resize {
-    type Output = Result<(), Failure>;
+    type Output = Result<(), LockError>;
 
     fn start(&mut self, _: SessionView) -> ResizeStep {
         self.read()
