@@ -200,7 +200,7 @@ impl Core {
     fn dispatch(&self, command: Command) -> Result<(), SendError<Command>> {
         // A task that has ended never runs again.
         if !self.ends.commands.is_closed() {
-            self.ends.pulse.hasten(self.clock.now());
+            self.ends.pulse.hasten(&self.clock);
         }
         self.ends.commands.send(command)
     }

@@ -32,10 +32,12 @@ impl Target {
 
     /// Returns the target of a request.
     pub(crate) fn of(request: &Request) -> Self {
-        Self::new(
-            request.op(),
-            request.paths().first().map(|path| (*path).clone()).unwrap_or_default(),
-        )
+        // Each operation is asked for its target, and a list of the paths would be allocated.
+        let path = match request.path() {
+            Some(path) => Some(path.clone()),
+            None => request.paths().first().map(|path| (*path).clone()),
+        };
+        Self::new(request.op(), path.unwrap_or_default())
     }
 
     /// Returns the target of one operation of a multi.

@@ -34,6 +34,7 @@ pub(crate) enum ReplyKind {
 
 impl Facts {
     /// Returns what is known of an operation.
+    #[inline]
     pub(crate) const fn of(op: OpCode) -> Self {
         match op {
             OpCode::ADD_WATCH => read("add_watch", "watch").newer(),

@@ -38,13 +38,16 @@ impl SessionMachine {
             self.flights.admit_held(self.now);
             // Send lists first: the flights that wait for them were submitted before those in the
             // queue.
-            let list = &mut std::iter::once(OpCode::GET_CHILDREN);
-            if self.flights.is_list_due() && !self.has_room_for(list) {
-                return;
+            if self.flights.is_list_due() {
+                if !self.has_room_for(&mut std::iter::once(OpCode::GET_CHILDREN)) {
+                    return;
+                }
+                if let Some((path, subscribers)) = self.flights.next_list() {
+                    self.send_list(path, subscribers);
+                    continue;
+                }
             }
-            if let Some((path, subscribers)) = self.flights.next_list() {
-                self.send_list(path, subscribers);
-            } else if let Some(place) = self.next_waiting()
+            if let Some(place) = self.next_waiting()
                 && let Some((token, flight)) = self.flights.take_waiting(place)
             {
                 self.send_flight(token, flight);
