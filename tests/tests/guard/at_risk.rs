@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use jute_codec::OpCode;
 use zk_recipes::{
-    AtRiskPolicy, ClientBuilder, Lease, LockError, LockState, LostReason, Released, Stopped,
+    AtRiskPolicy, ClientBuilder, FairLock, Lease, LockError, LockState, LostReason, Released,
+    Stopped,
 };
 use zk_tests::case::Case;
 use zk_tests::for_each_lock;
@@ -18,6 +19,7 @@ for_each_lock! {
     #[test] locks: [
         a_lock_at_risk_that_is_treated_as_lost_is_lost_with_the_connection,
         an_acknowledgement_that_is_overdue_is_enough,
+        a_slow_commit_before_the_grant_hides_no_risk,
         without_a_risk_it_is_held_as_long_as_one_likes,
         by_default_a_lock_at_risk_is_gone_on_with,
         a_lock_given_up_at_risk_is_free_for_others,
@@ -85,6 +87,36 @@ fn an_acknowledgement_that_is_overdue_is_enough<C: Case>() {
         assert!(late < Duration::from_millis(201), "{late:?} late");
         assert_eq!(client.status().connection, 1);
         drop(guard);
+        world.check_clean(&[&client]).await;
+    });
+}
+
+/// After a slow commit, an acknowledgement is overdue later. Prompt commits move that time back, and
+/// nobody asks for the state.
+fn a_slow_commit_before_the_grant_hides_no_risk<C: Case>() {
+    run(async {
+        let world = World::new();
+        let timeout = Duration::from_secs(30);
+        let options =
+            |builder: ClientBuilder| builder.session_timeout(timeout).lease(Lease::default());
+        let client = world.client_with(FIRST, options).await;
+        let lock = C::with(&client, |lock| lock.at_risk(AtRiskPolicy::TreatAsLost));
+        let delayed =
+            |op, ms| at_op(session(&client), op, Action::Delay(Duration::from_millis(ms)));
+        let other = FairLock::new(&client, "/locks/other").expect("the path is legal");
+        let other = hold(&other).await;
+        sleep_ms(5_000).await;
+        world.server.inject(delayed(OpCode::MULTI, 7_000));
+        sleep_ms(2_000).await;
+        let guard = hold(&lock).await;
+        sleep_ms(8_000).await;
+        assert_eq!(guard.state(), LockState::Held);
+        world.server.inject(delayed(OpCode::MULTI, 30_000));
+        let begun = client.now();
+        assert_eq!(guard.lost().await, LostReason::AtRisk);
+        let late = client.now().saturating_since(begun);
+        assert!(late < Duration::from_secs(5), "{late:?} late");
+        drop((guard, other));
         world.check_clean(&[&client]).await;
     });
 }

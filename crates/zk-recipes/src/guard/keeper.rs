@@ -2,7 +2,7 @@
 //! after a reconnect, changes the lock if its owner requests it, and finally removes the znode.
 
 use std::convert::Infallible;
-use std::future::Future;
+use std::future::{Future, pending};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -12,7 +12,7 @@ use jute_codec::{EventType, Response};
 use tokio::sync::oneshot;
 use tracing::{Instrument as _, Span};
 use zk_session::recipe::{Reply, Slot};
-use zk_session::{OpError, SessionState, Time, Zxid};
+use zk_session::{OpError, SessionState, StateStream, Time, Zxid};
 
 use super::hold::{ChangeReply, Command, Hold, Holding, Proof, ReleaseFailure, Terms, is_loss};
 use crate::engine::drive::{Supervisor, drive};
@@ -270,8 +270,13 @@ impl<K: Recipe> Keeper<K> {
     async fn watch<R>(&mut self, commands: &mut oneshot::Receiver<Command<R>>) -> End<R> {
         let mut losses = self.hold.losses();
         let revocation = Arc::clone(&self.hold.revocation);
+        let mut states = None;
         loop {
             let ends_at = self.hold.ends_at;
+            if self.must_look() {
+                // A change after this call ends the wait below.
+                states.get_or_insert_with(|| self.hold.client().states()).current();
+            }
             let until = self.watch_at.into_iter().chain(self.next_look()).chain(ends_at);
             let until = until.chain([self.check_at]).min();
             let event = tokio::select! {
@@ -287,6 +292,11 @@ impl<K: Recipe> Keeper<K> {
                     continue;
                 }
                 event = self.feed.next(until) => event,
+                // The time of the next look may be an earlier one now.
+                () = changed(&mut states) => {
+                    notice(&self.hold, self.feed.lane.now(), &mut self.at_risk_since);
+                    continue;
+                }
             };
             match event {
                 FeedEvent::Input(Input::Timer) => {
@@ -324,8 +334,7 @@ impl<K: Recipe> Keeper<K> {
     /// Returns when to check the state of the lock even if no event arrives, because an overdue
     /// acknowledgement is not an event. Returns `None` if there are no observers of the state.
     fn next_look(&self) -> Option<Time> {
-        let Terms { options, observer, .. } = &self.hold.terms;
-        if options.at_risk == AtRiskPolicy::GoOn && !observer.is_watched() {
+        if !self.must_look() {
             return None;
         }
         let status = self.feed.lane.status();
@@ -335,6 +344,12 @@ impl<K: Recipe> Keeper<K> {
             .filter(|overdue| *overdue > now)
             // The arrival of an overdue acknowledgement is not an event either.
             .or_else(|| (status.state == SessionState::Connected).then(|| now + PAUSE))
+    }
+
+    /// Returns whether somebody observes the state of the lock, or the lock is lost at risk.
+    fn must_look(&self) -> bool {
+        let Terms { options, observer, .. } = &self.hold.terms;
+        options.at_risk == AtRiskPolicy::TreatAsLost || observer.is_watched()
     }
 
     fn prove_if_due(&mut self) {
@@ -574,6 +589,18 @@ fn lose_if_over(hold: &Hold, event: &FeedEvent) {
             hold.lose(LostReason::SessionExpired);
         }
         FeedEvent::Connected(_) | FeedEvent::Input(_) => {}
+    }
+}
+
+/// Waits for a change of the session, or for ever if nobody looks.
+async fn changed(states: &mut Option<StateStream>) {
+    let is_changed = match states {
+        Some(states) => states.next().await.is_some(),
+        None => false,
+    };
+    if !is_changed {
+        // A client that has stopped says so in another way.
+        pending::<()>().await;
     }
 }
 

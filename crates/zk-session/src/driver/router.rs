@@ -167,7 +167,8 @@ impl Router {
         self.published = new;
         self.status.send_if_modified(|status| {
             // Acknowledgements, and the deadlines that they move, change too often to wake readers
-            // each time. Only the start and the end of a lease wake them.
+            // each time. Only the start and the end of a lease wake them, and a deadline that has
+            // become an earlier one than they wait for.
             let Status {
                 acknowledged,
                 guard_deadline,
@@ -190,7 +191,11 @@ impl Router {
             };
             let is_news = same != *status
                 || lease_deadline.is_none() != new.lease_deadline.is_none()
-                || slow_commits.is_none() != new.slow_commits.is_none();
+                || slow_commits.is_none() != new.slow_commits.is_none()
+                || status
+                    .risk_deadline()
+                    .zip(new.risk_deadline())
+                    .is_some_and(|(old, new)| new < old);
             *status = new;
             is_news
         });
