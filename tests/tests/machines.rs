@@ -381,15 +381,13 @@ fn a_directory_that_an_earlier_flight_has_created_is_removed() {
 /// the next request of its session, so only the order of the requests shows the barrier.
 #[test]
 fn a_lost_write_of_the_number_of_permits_is_followed_by_a_barrier() {
-    let look = [OpCode::MULTI, OpCode::GET_DATA, OpCode::EXISTS];
+    let look = [OpCode::MULTI, OpCode::GET_DATA, OpCode::GET_CHILDREN];
     let permits = Permits { count: 2, accepts_stored: false };
     let mut machine = Repeating::new(Resize::new(queue(Some(permits))));
     assert_eq!(ops(&machine.start(view(1))), look);
     let data = DataReply { data: Some("1".into()), stat: Stat::default() };
-    let found = || {
-        let pin = Err(OpError::server(ErrorCode::NO_NODE));
-        vec![Ok(Response::Multi(vec![])), Ok(Response::GetData(data.clone())), pin]
-    };
+    let found =
+        || vec![Ok(Response::Multi(vec![])), Ok(Response::GetData(data.clone())), listed(&[])];
     let step = machine.handle(view(1), reply(1, found()));
     assert_eq!(ops(&step), [OpCode::MULTI]);
     let lost = Err(OpError::connection_loss(Outcome::Unknown));
