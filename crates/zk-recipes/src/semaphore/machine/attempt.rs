@@ -289,7 +289,8 @@ impl Place for PermitPlace {
         let failed = |error| Box::new(Step::Done(Err(NotHeld::Failed(error))));
         let directory = list.directory.as_ref().expect("the directory is read with the list");
         let stored = seat.stored(directory).map_err(failed)?;
-        let permits = stored.unwrap_or(seat.expected().count);
+        let Permits { count, .. } = seat.expected();
+        let permits = stored.unwrap_or(count);
         let znode = seat.claim.znode().expect("a place has a znode");
         let standing = standing(&seat.profile, &list.names, &znode.name, znode.sequence, permits);
         // A directory that contains a lock of another kind is not written to.
