@@ -30,7 +30,7 @@ struct Run {
 }
 
 /// Longer than a lease, and shorter than the session timeout.
-const OUTAGE: Duration = Duration::from_millis(9_600);
+const OUTAGE: Duration = Duration::from_millis(9_000);
 /// When a run begins, after the clients have connected.
 const BEGIN: Duration = Duration::from_millis(1_000);
 
@@ -377,7 +377,7 @@ async fn serve(client: Client, said: Said) {
 #[test]
 fn a_failover() {
     const CUT_OFF: u64 = 6_000;
-    const BACK: u64 = 20_000;
+    const BACK: u64 = 18_000;
     const END: u64 = 25_000;
     run(async {
         let world = World::with(ServerConfig::default().members(3)).leased();

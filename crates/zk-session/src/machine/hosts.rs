@@ -19,6 +19,12 @@ const BACKOFF_MIN: Duration = Duration::from_millis(100);
 /// Maximum pause, without jitter, while a lease or a session can still be saved. Jitter shortens a
 /// pause by at most half, so this also limits a client to one attempt per second.
 const BACKOFF_URGENT_MAX: Duration = Duration::from_secs(2);
+/// Divides the time that is left of a lease that a lock needs; the result is the maximum pause, without
+/// jitter. An outage that ends before the lease is followed by an attempt in time. Clients without a
+/// lock come no more often near the end of their sessions, because that is one time for all of them.
+const LEFT_SHARE: u32 = 2;
+/// Minimum of that maximum.
+const LEFT_PAUSE_MIN: Duration = Duration::from_millis(200);
 /// Maximum pause, without jitter, when there is nothing to save.
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
 /// Minimum average time between attempts in the long run, whatever the servers do.
@@ -51,6 +57,17 @@ impl Attempt {
     pub const fn time(&self) -> Duration {
         self.time
     }
+}
+
+/// What a new connection can save.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Stake {
+    /// Nothing, because the session has probably expired, or there is none.
+    Nothing,
+    /// The session.
+    Session,
+    /// A lease that a lock needs, until this time.
+    Lease(Time),
 }
 
 /// The servers in shuffled order, and the pauses between attempts.
@@ -211,8 +228,8 @@ impl Hosts {
 
     /// Records that an attempt failed, or a connection was lost, at `now`. Returns the time of the
     /// next attempt.
-    pub(crate) fn retry_at(&mut self, now: Time, is_urgent: bool) -> Time {
-        let (least, most) = self.pause(is_urgent);
+    pub(crate) fn retry_at(&mut self, now: Time, stake: Stake) -> Time {
+        let (least, most) = self.pause(now, stake);
         self.failures = self.failures.saturating_add(1);
         let jitter = self.random.below((most - least).as_nanos() as u64 + 1);
         self.pace(now + least + Duration::from_nanos(jitter))
@@ -221,18 +238,18 @@ impl Hosts {
     /// Like [`retry_at`](Self::retry_at), but after a regular reply rather than a failure of the
     /// server. The next attempt is due at once, but only once per proven connection, because a
     /// faulty server may send such replies again and again.
-    pub(crate) fn follow_at(&mut self, now: Time, is_urgent: bool) -> Time {
+    pub(crate) fn follow_at(&mut self, now: Time, stake: Stake) -> Time {
         if std::mem::take(&mut self.may_hurry) {
             // The server has answered, so there is no reason to fall back.
             self.lap = 0;
             self.pace(now)
         } else {
-            self.retry_at(now, is_urgent)
+            self.retry_at(now, stake)
         }
     }
 
     /// Returns the minimum and the maximum pause before the next attempt.
-    fn pause(&self, is_urgent: bool) -> (Duration, Duration) {
+    fn pause(&self, now: Time, stake: Stake) -> (Duration, Duration) {
         let others = (self.len() - 1).min(LAP_MAX) as u32;
         // The ensemble itself is probably fine after a single failure, so try another server soon.
         if self.failures == 0 {
@@ -242,7 +259,13 @@ impl Hosts {
         let Some(doublings) = self.failures.checked_sub(others + 1) else {
             return (LAP_PAUSE / 2, LAP_PAUSE);
         };
-        let most = if is_urgent { BACKOFF_URGENT_MAX } else { BACKOFF_MAX };
+        let most = match stake {
+            Stake::Nothing => BACKOFF_MAX,
+            Stake::Session => BACKOFF_URGENT_MAX,
+            Stake::Lease(until) => {
+                (until.saturating_since(now) / LEFT_SHARE).clamp(LEFT_PAUSE_MIN, BACKOFF_URGENT_MAX)
+            }
+        };
         let full = BACKOFF_MIN.saturating_mul(1 << doublings.min(16)).min(most);
         (full / 2, full)
     }
@@ -267,15 +290,19 @@ mod tests {
         (0..n).map(|port| Host { name: "zk".into(), port }).collect()
     }
 
+    fn stake(is_urgent: bool) -> Stake {
+        if is_urgent { Stake::Session } else { Stake::Nothing }
+    }
+
     /// Returns the times of the attempts of one client if each fails at once.
-    fn outage(hosts: Hosts, is_urgent: bool, seconds: u64) -> Vec<Duration> {
+    fn outage(hosts: Hosts, stake: Stake, seconds: u64) -> Vec<Duration> {
         let mut hosts = hosts;
         let mut now = Time::default();
         let mut moments = Vec::new();
         while now.since_start() < Duration::from_secs(seconds) {
             moments.push(now.since_start());
             hosts.next();
-            now = hosts.retry_at(now, is_urgent);
+            now = hosts.retry_at(now, stake);
         }
         moments
     }
@@ -361,13 +388,38 @@ mod tests {
             let rest: &[u64] = if is_urgent { &[2000, 2000] } else { &[3200, 5000, 5000] };
             expected.extend(rest.iter().map(|full| (ms(full / 2), ms(*full))));
             for (least, most) in expected {
-                let at = rotation.retry_at(now, is_urgent);
+                let at = rotation.retry_at(now, stake(is_urgent));
                 let pause = at.saturating_since(now);
                 assert!(least <= pause && pause <= most, "{pause:?}, not {least:?} to {most:?}");
                 now = at;
             }
             rotation.succeeded();
-            assert!(rotation.retry_at(now, is_urgent).saturating_since(now) <= FIRST_MAX);
+            assert!(rotation.retry_at(now, stake(is_urgent)).saturating_since(now) <= FIRST_MAX);
+        }
+    }
+
+    /// Whenever an outage ends, the next attempt comes before half of what was left then has passed, or
+    /// within the shortest pause.
+    #[test]
+    fn an_outage_that_is_shorter_than_the_lease_is_followed_by_an_attempt_in_time() {
+        for lease in [1_000, 2_000, 5_000, 10_000, 25_000, 40_000].map(Duration::from_millis) {
+            for (servers, seed) in
+                [1, 3, 5].into_iter().flat_map(|it| (0..50).map(move |s| (it, s)))
+            {
+                let stake = Stake::Lease(Time::default() + lease);
+                let mut ended = Duration::ZERO;
+                for attempt in outage(Hosts::new(hosts(servers), seed), stake, 60) {
+                    let half = lease.saturating_sub(ended) / LEFT_SHARE;
+                    let pause = attempt.saturating_sub(ended);
+                    if ended < lease {
+                        assert!(
+                            pause <= half.max(LEFT_PAUSE_MIN),
+                            "{pause:?} at {ended:?} of {lease:?}"
+                        );
+                    }
+                    ended = attempt;
+                }
+            }
         }
     }
 
@@ -377,10 +429,10 @@ mod tests {
         for minute in 1..4 {
             let now = Time::from_start(Duration::from_secs(60 * minute));
             for _ in 0..5 {
-                rotation.retry_at(now, true);
+                rotation.retry_at(now, Stake::Session);
             }
-            assert_eq!(rotation.follow_at(now, true), now);
-            assert!(rotation.follow_at(now, true) > now + Duration::from_millis(500));
+            assert_eq!(rotation.follow_at(now, Stake::Session), now);
+            assert!(rotation.follow_at(now, Stake::Session) > now + Duration::from_millis(500));
             rotation.succeeded();
         }
     }
@@ -394,11 +446,11 @@ mod tests {
             let mut attempts = 0_u64;
             while now.since_start() < Duration::from_secs(1000) {
                 for _ in 0..=failures {
-                    now = rotation.retry_at(now, true);
+                    now = rotation.retry_at(now, Stake::Session);
                     attempts += 1;
                 }
                 rotation.succeeded();
-                now = rotation.follow_at(now, true);
+                now = rotation.follow_at(now, Stake::Session);
                 attempts += 1;
             }
             let seconds = now.since_start().as_secs();
@@ -412,7 +464,7 @@ mod tests {
     fn curve(clients: u64, servers: u16, is_urgent: bool) -> Vec<usize> {
         let mut seconds = vec![0; 60];
         for seed in 0..clients {
-            for moment in outage(Hosts::new(hosts(servers), seed), is_urgent, 60) {
+            for moment in outage(Hosts::new(hosts(servers), seed), stake(is_urgent), 60) {
                 seconds[moment.as_secs() as usize] += 1;
             }
         }

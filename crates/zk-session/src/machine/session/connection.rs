@@ -8,7 +8,7 @@ use crate::error::{OpError, Outcome};
 use crate::host::Host;
 use crate::machine::cause::DisconnectCause;
 use crate::machine::event::Event;
-use crate::machine::hosts::{Attempt, Hosts};
+use crate::machine::hosts::{Attempt, Hosts, Stake};
 use crate::machine::inflight::Purpose;
 use crate::machine::sample::Fate;
 use crate::machine::status::Change;
@@ -119,6 +119,16 @@ impl SessionMachine {
         let guard = self.validity.guard_deadline().filter(|_| self.is_relied_on);
         let session = self.validity.session_deadline();
         guard.into_iter().chain(session).find(|until| *until > self.now)
+    }
+
+    /// Returns what the next attempt to connect can save.
+    fn stake(&self) -> Stake {
+        let of_lock = self.validity.guard_deadline().filter(|_| self.validity.is_needed());
+        match of_lock.filter(|until| *until > self.now) {
+            Some(until) => Stake::Lease(until),
+            None if self.savable_until().is_some() => Stake::Session,
+            None => Stake::Nothing,
+        }
     }
 
     /// Tells the driver to drop the connection, and then ends it here.
@@ -236,16 +246,16 @@ impl SessionMachine {
         let has_lost_requests = ended.inflight().len() > 0 && !ended.is_seeking_chroot;
         self.timers.stop_those_of_connection();
         self.auth_interrupted();
-        let is_urgent = self.savable_until().is_some();
+        let stake = self.stake();
         // A new list is not a failure of a server, and it may change at any rate. Nor is an unknown
         // operation, and each server refuses an operation once in a while: a client that begins to
         // use an old ensemble may lose a connection for each server and each newer operation.
         let at = if is_same_server || has_new_list || ended.has_taught {
             self.hosts.pace(self.now)
         } else if is_regular {
-            self.hosts.follow_at(self.now, is_urgent)
+            self.hosts.follow_at(self.now, stake)
         } else {
-            self.hosts.retry_at(self.now, is_urgent)
+            self.hosts.retry_at(self.now, stake)
         };
         self.timers.set(Timer::Reconnect, at);
         if let Some(session) = self.session_id() {
