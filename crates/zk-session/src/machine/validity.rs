@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use super::lease::{Lease, LeaseClock};
+use super::lease::{Lease, LeaseClock, SlowCommits};
 use super::timer::{Timer, Timers};
 use crate::time::Time;
 
@@ -119,6 +119,12 @@ impl Validity {
     /// Returns when a lock began to need the lease.
     pub(super) fn needed_since(&self) -> Option<Time> {
         self.needed_since
+    }
+
+    /// Returns why a lock that needs a lease has none. While no lock needs it, no write renews it, so
+    /// its absence says nothing about commits.
+    pub(super) fn slow_commits(&self) -> Option<SlowCommits> {
+        self.lease.slow_commits().filter(|_| self.is_needed())
     }
 
     /// Returns the lease.

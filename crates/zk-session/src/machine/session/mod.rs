@@ -190,7 +190,7 @@ impl SessionMachine {
             can_be_leased: lease.is_possible(),
             lease_deadline: lease.deadline(),
             leased_until: self.validity.leased_until(),
-            slow_commits: lease.slow_commits(),
+            slow_commits: self.validity.slow_commits(),
             renewal_time: lease.renewal_time(self.now),
             overdue_from: self.validity.overdue_from(),
             lapses: self.validity.lapses(),

@@ -113,9 +113,7 @@ impl SessionMachine {
     /// Records that a write on this connection, sent at `sent`, was committed.
     pub(super) fn handle_committed_write(&mut self, sent: Time) {
         self.validity.committed(sent, self.now);
-        if let Some(slow) = self.validity.lease().slow_commits()
-            && self.validity.is_needed()
-        {
+        if let Some(slow) = self.validity.slow_commits() {
             self.lease_warnings.slow_commits(slow);
         }
         self.link.pace.committed(sent);
