@@ -7,7 +7,7 @@ use zk_recipes::{
     AtRiskPolicy, ClientBuilder, FairLock, Lease, LockError, LockState, LostReason, Released,
     Stopped,
 };
-use zk_tests::case::Case;
+use zk_tests::case::{Case, LOCK};
 use zk_tests::for_each_lock;
 use zk_tests::scene::{
     FIRST, SECOND, at_op, granted_now, hold, partition, release, session, spawn,
@@ -20,6 +20,7 @@ for_each_lock! {
         a_lock_at_risk_that_is_treated_as_lost_is_lost_with_the_connection,
         an_acknowledgement_that_is_overdue_is_enough,
         a_slow_commit_before_the_grant_hides_no_risk,
+        an_acquire_that_is_given_up_before_its_lease_says_nothing_about_commits,
         without_a_risk_it_is_held_as_long_as_one_likes,
         by_default_a_lock_at_risk_is_gone_on_with,
         a_lock_given_up_at_risk_is_free_for_others,
@@ -121,6 +122,28 @@ fn a_slow_commit_before_the_grant_hides_no_risk<C: Case>() {
     });
 }
 
+/// Its writes are committed, and no lease follows, because nobody needs one any more.
+fn an_acquire_that_is_given_up_before_its_lease_says_nothing_about_commits<C: Case>() {
+    run(async {
+        let world = World::new();
+        let timeout = Duration::from_secs(10);
+        let options =
+            |builder: ClientBuilder| builder.session_timeout(timeout).lease(Lease::default());
+        let client = world.client_with(FIRST, options).await;
+        let lock = C::with(&client, |lock| lock.at_risk(AtRiskPolicy::TreatAsLost));
+        // A session that was idle for longer than its timeout has no lease.
+        sleep_ms(20_000).await;
+        let given_up = lock.acquire().timeout(Duration::from_secs(1)).await;
+        assert!(matches!(given_up, Err(LockError::TimedOut(_))), "{given_up:?}");
+        sleep_ms(20_000).await;
+        assert_eq!(client.status().slow_commits(), None);
+        let guard = hold(&lock).await;
+        assert_eq!(guard.state(), LockState::Held);
+        release(guard).await;
+        world.check_clean(&[&client]).await;
+    });
+}
+
 fn without_a_risk_it_is_held_as_long_as_one_likes<C: Case>() {
     run(async {
         let world = World::new();
@@ -193,4 +216,36 @@ fn a_body_runs_and_is_stopped_under_a_guard_of_every_kind<C: Case>() {
         drop(guard);
         world.check_clean(&[&client]).await;
     });
+}
+
+/// The pauses between the attempts to connect count, too.
+#[test]
+fn an_outage_that_ends_before_the_lease_costs_no_lock() {
+    for (timeout, seed) in [6, 10, 30].into_iter().flat_map(|it| (1..4).map(move |seed| (it, seed)))
+    {
+        for percent in (5..100).step_by(5) {
+            run(async {
+                let world = World::new();
+                let timeout = Duration::from_secs(timeout);
+                let options = |builder: ClientBuilder| {
+                    builder.session_timeout(timeout).lease(Lease::default())
+                };
+                let client = world.client_with(seed, options).await;
+                let lock = FairLock::new(&client, LOCK).expect("the path is legal");
+                let guard = hold(&lock).await;
+                sleep_ms(3_000).await;
+                let left = guard.remaining().expect("there is a lease");
+                let outage = left * percent / 100;
+                if left - outage < Duration::from_millis(300) {
+                    return;
+                }
+                world.server.refuse_for(outage);
+                world.server.disconnect_all();
+                sleep_ms(40_000).await;
+                let case = format!("{outage:?} of {left:?}, session {timeout:?}, seed {seed}");
+                assert_eq!(guard.state(), LockState::Held, "{case}");
+                release(guard).await;
+            });
+        }
+    }
 }

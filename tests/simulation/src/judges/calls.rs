@@ -211,6 +211,8 @@ impl Rules {
                     // Others have deleted the place of a taker again and again.
                     || (self.are_tampered && ["take", "take_batch", "try_take"].contains(&name))
             }
+            // Prompt commits are no reason.
+            Failure::NoLease if self.is_steady => false,
             Failure::NoLease => ["acquire", "try_acquire", "run_body", "lead"].contains(&name),
             Failure::Undecided => {
                 // The session of the others may have ended before the outcome was known.

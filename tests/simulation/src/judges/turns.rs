@@ -199,8 +199,10 @@ fn judge_lives(
     let mut queues: BTreeMap<&str, Vec<(Contender, Life)>> = BTreeMap::new();
     for (path, lives) in lives {
         let Some((directory, contender)) = parse(path) else { continue };
-        let all = lives.iter().map(|life| (contender, *life));
-        queues.entry(directory).or_default().extend(all);
+        // A name is used once. Another znode of that name is a copy, made by an administrator: whoever
+        // has seen the first one go need not wait for the copy.
+        let first = lives.first().map(|life| (contender, *life));
+        queues.entry(directory).or_default().extend(first);
     }
     let broken = |event: &Event| match &event.what {
         What::Granted { lock, guard, share, path: Some(path), zxid, .. } if !is_hidden(path) => {
