@@ -90,7 +90,8 @@ impl GroupWatch {
     /// # Errors
     ///
     /// [`RecipeError::Refused`] if the client may not read the directory or a member. The next call
-    /// tries again, after a pause of 200 ms at first and at most 5 s. [`RecipeError::Closed`] and
+    /// tries again, and pauses before if it was refused several times, for 200 ms at first and at most
+    /// 5 s; other changes are reported late meanwhile. [`RecipeError::Closed`] and
     /// similar errors if the client has stopped.
     pub async fn next(&mut self) -> Result<GroupChange, RecipeError> {
         self.next_before(None).await

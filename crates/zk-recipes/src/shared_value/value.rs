@@ -348,7 +348,10 @@ impl ValueChanges {
     ///
     /// # Errors
     ///
-    /// A server refuses to read the znode, or the client has stopped. The next call tries again.
+    /// A server refuses to read the znode, also if the permission was taken away since, which an idle
+    /// stream notices within about 30 s: `server_code()` of the error returns the code. The next call
+    /// tries again, and pauses before if it was refused several times, for 200 ms at first. Any other
+    /// error says that the client has stopped, so each further call fails.
     pub async fn next(&mut self) -> Result<Option<Versioned>, RecipeError> {
         Ok(match self.monitored.next(None).await? {
             Some(Response::GetData(found)) => Some(Versioned::of(&found)),

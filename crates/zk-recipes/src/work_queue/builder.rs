@@ -41,8 +41,8 @@ impl WorkQueueBuilder {
     }
 
     /// Sets the access control list of everything that the queue creates: items, leases, markers,
-    /// places in the queue of takers, and directories. All producers and takers need READ, CREATE
-    /// and DELETE. Default: that of the client
+    /// places in the queue of takers, and directories. Producers need CREATE and DELETE, and takers
+    /// also READ. Default: that of the client
     /// ([`ClientBuilder::default_acl`](zk_session::ClientBuilder::default_acl)).
     pub fn acl(mut self, acl: Vec<Acl>) -> Self {
         self.layout.acl = acl;

@@ -124,7 +124,9 @@ impl WorkQueue {
 
     /// Takes the next item, and waits for one if the queue is empty: set options, then `.await`.
     /// Takers get items in the order in which they began to wait, except for those that
-    /// [`try_take`](Self::try_take), and those whose connection or session is lost meanwhile.
+    /// [`try_take`](Self::try_take). A taker without a connection keeps its place until its session
+    /// ends. If it is the first, the others wait for that; those whose own connection or session is
+    /// lost wait at the end.
     ///
     /// After a **connection loss**, requests are replayed, and no error is returned. If the session
     /// **expires** while the future waits, it continues in the next session, at the end of the queue
