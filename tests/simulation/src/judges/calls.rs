@@ -32,6 +32,10 @@ const OPERATIONS: [&str; 12] = [
 /// Servers that look for empty containers so often remove one before its first child comes.
 const REAPED_AT_ONCE: Duration = Duration::from_millis(100);
 
+/// The longest round trip of a write with which a session of this length has a lease.
+const PROMPT_MAX: Duration = Duration::from_millis(20);
+const PROMPT_SESSION_MIN: Duration = Duration::from_secs(4);
+
 /// The faults of servers that refuse requests.
 const REFUSING: [FaultKind; 4] =
     [FaultKind::Refusal, FaultKind::Throttle, FaultKind::Overload, FaultKind::Stampede];
@@ -49,6 +53,11 @@ pub fn judge(events: &[Event], plan: &Plan, deleted: &BTreeSet<String>) -> Vec<S
         are_exhausted: has(plan, &[FaultKind::SequenceEnd]),
         is_limited: plan.outstanding.is_some(),
         is_steady: plan.is_steady,
+        is_prompt: plan.is_steady
+            && plan.round_trip_max() <= PROMPT_MAX
+            && [plan.kinds.session, plan.session_timeout_max]
+                .iter()
+                .all(|session| session.is_none_or(|session| session >= PROMPT_SESSION_MIN)),
         are_old: plan.closes_connections(),
         are_reaped: plan.reap_interval < REAPED_AT_ONCE,
         are_tampered: !deleted.is_empty() || has(plan, &[FaultKind::Stranger]),
@@ -81,6 +90,8 @@ struct Rules {
     is_limited: bool,
     /// Nothing goes wrong and nothing is slow, so a lock that is held is not lost.
     is_steady: bool,
+    /// In addition, commits are prompt enough for a lease of any session.
+    is_prompt: bool,
     /// Servers do not know the newer operations.
     are_old: bool,
     /// Servers remove directories that are empty for a moment, again and again.
@@ -211,8 +222,7 @@ impl Rules {
                     // Others have deleted the place of a taker again and again.
                     || (self.are_tampered && ["take", "take_batch", "try_take"].contains(&name))
             }
-            // Prompt commits are no reason.
-            Failure::NoLease if self.is_steady => false,
+            Failure::NoLease if self.is_prompt => false,
             Failure::NoLease => ["acquire", "try_acquire", "run_body", "lead"].contains(&name),
             Failure::Undecided => {
                 // The session of the others may have ended before the outcome was known.
@@ -342,6 +352,13 @@ mod tests {
         let ending = What::Ending { kind: EndKind::Close, life: 0 };
         let all = history(vec![begun, ending, ended]);
         assert_eq!(judge_by(&all, steady, |_, _, _| false).len(), 0, "its client ends");
+    }
+
+    #[test]
+    fn a_missing_lease_is_no_reason_where_commits_are_prompt() {
+        let prompt = Rules { is_prompt: true, ..Rules::default() };
+        assert_eq!(count("acquire", None, Failure::NoLease, prompt), 1);
+        assert_eq!(count("acquire", None, Failure::NoLease, Rules::default()), 0);
     }
 
     #[test]
