@@ -284,7 +284,8 @@ impl<K: Kind> Guard<K> {
     /// [`LockError::Refused`] if a server refuses to delete the znode: the client then retries,
     /// with pauses that grow to 75 s, for as long as the session lives. [`LockError::TimedOut`]; the
     /// lock may be free or not, but this client does not hold it any more. [`LockError::Closed`] if
-    /// the client was closed before: its session has ended, or will, and the znode with it.
+    /// the client was closed before: its session has ended, or will, and the znode with it. If the
+    /// keeper of the lock has noticed that end, the result is [`Released::EndedWithSession`] instead.
     pub fn release(mut self) -> Call<Released, LockError> {
         let (reply, released) = oneshot::channel();
         let is_sent = self.send(Command::Release(reply));

@@ -81,7 +81,8 @@ impl Health {
 
     /// Returns true if the session is connected and the server acknowledges requests in time.
     ///
-    /// This is what a readiness probe asks. Do not use it for a liveness probe: a process that is
+    /// A chroot that is missing does not matter, although all operations fail then. This is what a
+    /// readiness probe asks. Do not use it for a liveness probe: a process that is
     /// restarted because ZooKeeper does not answer loses its session, and is no healthier than
     /// before.
     pub fn is_ready(&self) -> bool {
