@@ -28,6 +28,11 @@ for_each_lock! {
     ]
 }
 
+/// The options of a client with this session timeout and a lease.
+fn leased(timeout: Duration) -> impl FnOnce(ClientBuilder) -> ClientBuilder {
+    move |builder| builder.session_timeout(timeout).lease(Lease::default())
+}
+
 const LOST: LockState = LockState::Lost(LostReason::AtRisk);
 
 fn a_lock_at_risk_that_is_treated_as_lost_is_lost_with_the_connection<C: Case>() {
@@ -98,9 +103,7 @@ fn a_slow_commit_before_the_grant_hides_no_risk<C: Case>() {
     run(async {
         let world = World::new();
         let timeout = Duration::from_secs(30);
-        let options =
-            |builder: ClientBuilder| builder.session_timeout(timeout).lease(Lease::default());
-        let client = world.client_with(FIRST, options).await;
+        let client = world.client_with(FIRST, leased(timeout)).await;
         let lock = C::with(&client, |lock| lock.at_risk(AtRiskPolicy::TreatAsLost));
         let delayed =
             |op, ms| at_op(session(&client), op, Action::Delay(Duration::from_millis(ms)));
@@ -127,9 +130,7 @@ fn an_acquire_that_is_given_up_before_its_lease_says_nothing_about_commits<C: Ca
     run(async {
         let world = World::new();
         let timeout = Duration::from_secs(10);
-        let options =
-            |builder: ClientBuilder| builder.session_timeout(timeout).lease(Lease::default());
-        let client = world.client_with(FIRST, options).await;
+        let client = world.client_with(FIRST, leased(timeout)).await;
         let lock = C::with(&client, |lock| lock.at_risk(AtRiskPolicy::TreatAsLost));
         // A session that was idle for longer than its timeout has no lease.
         sleep_ms(20_000).await;
@@ -227,10 +228,7 @@ fn an_outage_that_ends_before_the_lease_costs_no_lock() {
             run(async {
                 let world = World::new();
                 let timeout = Duration::from_secs(timeout);
-                let options = |builder: ClientBuilder| {
-                    builder.session_timeout(timeout).lease(Lease::default())
-                };
-                let client = world.client_with(seed, options).await;
+                let client = world.client_with(seed, leased(timeout)).await;
                 let lock = FairLock::new(&client, LOCK).expect("the path is legal");
                 let guard = hold(&lock).await;
                 sleep_ms(3_000).await;

@@ -123,7 +123,7 @@ impl Pulse {
     }
 
     /// Records that the task must run now, because a command waits for it. Only the first command
-    /// since the last run reads the clock, because that costs as much as a tenth of an operation.
+    /// since the last run counts, so the others do not read the clock, which has a lock.
     pub(crate) fn hasten(&self, clock: &Clock) {
         if self.0.load(Ordering::Relaxed) & Self::HASTENED == 0 {
             self.0.fetch_min(nanos(clock.now()) | Self::HASTENED, Ordering::Relaxed);
