@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use jute_codec::{OpCode, SessionId};
 use zk_recipes::{
-    Client, CreateMode, LockState, LostReason, OpError, SessionState, WorkQueueError,
+    Client, Counter, CreateMode, LockState, LostReason, OpError, SessionState, ValueError,
+    WorkQueueError,
 };
 use zk_tests::case::Case;
 use zk_tests::for_each_lock;
@@ -184,6 +185,35 @@ fn an_ack_whose_session_is_swapped_deletes_nothing_afterwards() {
         let item = queue.take().await.expect("its lease has ended with its session");
         item.ack().await.expect("the session lives");
     });
+}
+
+/// The multi of the first session comes late, after the next session has read the old value, and before it
+/// writes again.
+#[test]
+fn a_sum_whose_session_is_swapped_counts_once() {
+    for is_conditional in [false, true] {
+        run(async {
+            let (world, client, member) = two_keepers().await;
+            let counter = Counter::new(&client, "/counter").expect("the path is legal");
+            counter.add(1).await.expect("nothing goes wrong yet");
+            let before = session(&client);
+            make_late(&world, before, &member);
+            // A multi is in front of these two: the one that comes late, and the barrier of the read.
+            let again = At::op(OpCode::MULTI).after(2);
+            world.server.inject(Fault::new(again, Action::Pause(SESSION_TIMEOUT * 3 / 10)));
+            let failed = if is_conditional {
+                counter.compare_and_set(1, 6).await
+            } else {
+                counter.add(5).await.map(drop)
+            };
+            let trace = world.trace();
+            assert!(matches!(failed, Err(ValueError::Undecided { .. })), "{failed:?}\n{trace}");
+            until_the_late_multi(&world, before).await;
+            assert_eq!(counter.get().await, Ok(6), "{trace}");
+            counter.add(1).await.expect("the next one knows its outcome");
+            world.check_clean(&[&client]).await;
+        });
+    }
 }
 
 /// Pauses the member of a session when that sends its next multi, which the member executes after the

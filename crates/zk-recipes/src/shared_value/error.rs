@@ -40,8 +40,8 @@ pub enum ValueError {
         delta: i64,
     },
     /// It is not known whether the write was applied. It was applied at most once, and will not be
-    /// applied any more, unless the cause is [`RecipeError::TimedOut`] or [`RecipeError::Closed`]:
-    /// then it may still be.
+    /// applied any more, unless the cause is [`RecipeError::TimedOut`] or [`RecipeError::Closed`], or
+    /// the client [has left a session](zk_session::Status::has_left_session): then it may still be.
     #[error(
         "the write may have been applied, because {cause}; {}", Found(.found)
     )]

@@ -10,6 +10,12 @@
 //!   applied, and so ours was not.
 //! - Otherwise ours may have been applied, and overwritten since, or another client has written the
 //!   same bytes. The caller learns that, and the value that was found.
+//!
+//! The first conclusion holds for a session that has ended on the servers. One that the client has only
+//! left, because a server has swapped it or is a ClickHouse Keeper, may live on, and its write is *loose*:
+//! it may arrive later than the read. It still needs the version that was read, and so does the one that
+//! is written again, so at most one of them is applied. But if the latter is refused, the loose one may
+//! be the reason, and the rules above decide again.
 
 use bytes::Bytes;
 use jute_codec::{ErrorCode, MultiOp, MultiResult, Response, SetDataRequest};
@@ -43,10 +49,23 @@ pub(crate) async fn write(
     expected: Option<Revision>,
     deadline: Option<Time>,
 ) -> Result<Written, ValueError> {
+    // Why the outcome of a loose write is not known.
+    let mut loose: Option<RecipeError> = None;
     loop {
-        let cause = match attempt(client, profile, bytes, expected, deadline).await? {
-            Attempt::Written(written) => return Ok(written),
-            Attempt::InDoubt(cause) => cause,
+        let attempted = attempt(client, profile, bytes, expected, deadline).await;
+        let is_refused = match &attempted {
+            Ok(Attempt::Written(written)) => matches!(written, Written::Missing),
+            Ok(Attempt::InDoubt(_)) => false,
+            Err(error) => matches!(error, ValueError::Conflict),
+        };
+        let cause = match (attempted, &loose) {
+            (Ok(Attempt::InDoubt(cause)), _) => cause,
+            (_, Some(cause)) if is_refused => cause.clone(),
+            (Err(ValueError::Recipe(cause)), Some(_)) => {
+                return Err(ValueError::Undecided { cause, found: None });
+            }
+            (Ok(Attempt::Written(written)), _) => return Ok(written),
+            (Err(error), _) => return Err(error),
         };
         if matches!(cause, RecipeError::AuthFailed | RecipeError::Closed | RecipeError::TimedOut(_))
         {
@@ -56,10 +75,14 @@ pub(crate) async fn write(
             return Err(ValueError::Undecided { cause, found: None });
         };
         match (&found, expected) {
-            (Some(found), Some(expected)) if found.revision() == expected => {
+            (Some(found), Some(expected)) if found.revision() == expected && !is_refused => {
                 if cause != RecipeError::SessionExpired {
-                    return Err(cause.into());
+                    return Err(match loose {
+                        Some(_) => ValueError::Undecided { cause, found: None },
+                        None => cause.into(),
+                    });
                 }
+                loose = client.status().has_left_session().then_some(cause);
             }
             (Some(found), Some(expected))
                 if found.revision() == expected.next() && found.bytes() != bytes =>
