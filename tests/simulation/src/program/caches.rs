@@ -118,8 +118,10 @@ fn show(task: &Task, cache: Id, shows: &Shows, event: CacheEvent) {
 /// Records what a cache tells about itself.
 fn tell(task: &Task, cache: Id, news: News) {
     let status = task.client.status();
-    // Without a connection, it is the next one that matters: some gaps are told when one ends.
-    let connection = status.connection + u64::from(status.state != SessionState::Connected);
+    // Some gaps are told when a connection ends, and concern the next one. A cache that is complete was so
+    // on the last one, although its caller may learn of it later.
+    let is_ahead = news == News::Gap && status.state != SessionState::Connected;
+    let connection = status.connection + u64::from(is_ahead);
     task.push(What::CacheNews { cache, news, connection });
 }
 
