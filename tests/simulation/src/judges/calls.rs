@@ -14,7 +14,8 @@ use crate::world::faults::REFUSALS;
 use crate::world::plan::{FaultKind, Plan};
 
 /// The calls of operations without a recipe, which report what the connection does.
-const OPERATIONS: [&str; 12] = [
+const OPERATIONS: [&str; 13] = [
+    "get_data",
     "create",
     "delete",
     "set_data",

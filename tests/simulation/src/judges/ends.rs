@@ -13,7 +13,7 @@ use super::Case;
 use crate::history::{End, Event, Failure, Id, What};
 use crate::program::locks::ROOT;
 use crate::program::settled::SETTLED;
-use crate::program::values::MARKERS;
+use crate::program::values::{MARKERS, PLAIN};
 use crate::world::DIRECTORIES;
 use crate::world::permissions::OTHERS;
 use crate::world::plan::FaultKind;
@@ -122,7 +122,7 @@ fn is_known(path: &str) -> bool {
     let is_below = |other: &&&str| {
         path.strip_prefix(**other).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     };
-    path.starts_with("/plain-") || all.filter(|path| **path != ROOT).any(|it| is_below(&it))
+    path.starts_with(PLAIN) || all.filter(|path| **path != ROOT).any(|it| is_below(&it))
 }
 
 /// Returns whether a znode may stay when its session is handed over: a handle of settled operations

@@ -13,6 +13,8 @@ use crate::world::plan::Plan;
 const SESSION_TIMEOUT_MAX: Duration = Duration::from_secs(40);
 /// The longest pause of a client or a recipe before it tries again.
 const PAUSE_MAX: Duration = Duration::from_secs(10);
+/// The most tasks of a client.
+const TASKS_MAX: usize = 4;
 /// How many round trips a task may need from the end of one holder to its own.
 const ROUND_TRIPS_MAX: u32 = 20;
 
@@ -24,7 +26,12 @@ const ROUND_TRIPS_MAX: u32 = 20;
 pub fn bound(plan: &Plan, program: &Program) -> Duration {
     let tasks = u32::try_from(program.tasks().count()).unwrap_or(u32::MAX);
     let turn = 2 * CALM_HOLD_MAX + ROUND_TRIPS_MAX * plan.round_trip_max() + plan.unapplied_max();
-    2 * (SESSION_TIMEOUT_MAX + 2 * plan.tick) + 2 * PAUSE_MAX + TIMEOUT_MAX + tasks * turn
+    let transfer = plan.transfer_max(TASKS_MAX);
+    2 * (SESSION_TIMEOUT_MAX + 2 * plan.tick)
+        + 2 * PAUSE_MAX
+        + TIMEOUT_MAX
+        + tasks * turn
+        + transfer
 }
 
 /// Returns how long something may be to do that a connected client should do, while there is no
@@ -33,7 +40,7 @@ pub fn bound(plan: &Plan, program: &Program) -> Duration {
 /// A recipe that was refused pauses before it tries again.
 pub fn patience(plan: &Plan) -> Duration {
     let pauses = if plan.faults.is_empty() { PAUSE_MAX / 2 } else { PAUSE_MAX * 3 / 2 };
-    pauses + 10 * plan.round_trip_max() + 3 * plan.unapplied_max()
+    pauses + 10 * plan.round_trip_max() + 3 * plan.unapplied_max() + plan.transfer_max(TASKS_MAX)
 }
 
 /// Returns how the promise was broken.

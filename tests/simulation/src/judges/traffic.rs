@@ -9,8 +9,10 @@ use jute_codec::{ErrorCode, OpCode};
 use zk_testserver::{Outcome, RequestRecord};
 
 use crate::history::{End, Event, Failure, Told, What};
+use crate::program::bulk::{BULK, CREATES_MAX};
 use crate::program::locks::{WIDE, WIDE_PERMITS};
 use crate::program::queue::QUEUE;
+use crate::program::values::PLAIN;
 use crate::program::{Job, Program};
 use crate::world::SESSION_TIMEOUTS;
 use crate::world::kinds::{self, WorldKind};
@@ -45,6 +47,9 @@ const FAULT_OF_KEEPER_MAX: u64 = 500;
 /// The same for each task that follows a group: if a member is deleted, it joins again, and each
 /// follower looks at both changes. In a run of 388 deletions, each cost each of six followers 130.
 const FAULT_OF_FOLLOWER_MAX: u64 = 200;
+/// How many there may be for each connection of a client that is told to use other servers, without any
+/// fault: the handshake, the watches, and the configuration that it reads.
+const MOVE_MAX: u64 = 1_000;
 /// The bytes of a contender in a list.
 const CONTENDER: u64 = 60;
 /// The bytes of a znode of the tree that a cache reads again, with its list of children.
@@ -93,6 +98,7 @@ pub fn judge(
     let mut begun: BTreeMap<u64, u64> = BTreeMap::new();
     // Each cache reads the whole tree when it begins, and again after a gap.
     let tree = if plan.kinds.is_wide { TREE_ZNODE * kinds::WIDE as u64 * tasks } else { 0 };
+    let large = plan.kinds.narrow.map_or(0, |narrow| narrow.size as u64);
     for event in events {
         match event.what {
             What::Fault { .. } => {
@@ -113,6 +119,8 @@ pub fn judge(
             // A taker lists all items.
             QUEUE => ITEM * items,
             WIDE => wide + kept,
+            // The data of a large znode travels in one direction.
+            path if path == BULK || path.starts_with(PLAIN) => large,
             _ => kept,
         };
         lists += list;
@@ -124,10 +132,11 @@ pub fn judge(
     }
     // A client that moves to another server has a gap without any fault.
     let caches = program.tasks().filter(|jobs| jobs.contains(&Job::Cache)).count() as u64;
+    let moved = if program.moves.is_some() { MOVE_MAX } else { 0 };
     let gap = if plan.kinds.is_wide { TREE_ZNODE * kinds::WIDE as u64 * caches } else { 0 };
     for request in requests.iter().filter(|it| RESTORING.contains(&it.op)) {
         *begun.entry(request.at.as_secs()).or_default() += gap;
-        lists += gap;
+        lists += gap + moved;
     }
     let pings = idle_max * (to / 60 + 1);
     let total = sum(0..to);
@@ -141,7 +150,10 @@ pub fn judge(
     let call_max = if is_in_a_hurry { CALL_IN_A_HURRY_MAX } else { CALL_MAX };
     let fault_max = if plan.resumes() { FAULT_MAX } else { FAULT_OF_KEEPER_MAX * (1 + tasks) };
     let followers = program.tasks().filter(|jobs| jobs.contains(&Job::Group)).count() as u64;
-    let fault_max = fault_max + tree + FAULT_OF_FOLLOWER_MAX * followers;
+    // What a lost connection has carried may be sent again, and a narrow one carries it for long.
+    let fault_max =
+        fault_max + tree + FAULT_OF_FOLLOWER_MAX * followers + large * (CREATES_MAX as u64) * tasks;
+    let carried = plan.kinds.narrow.map_or(0, |narrow| 2 * 1_000 * narrow.rate * tasks);
     // When these can be removed, each waiter lists all of them again after each removal.
     let left = CONTENDER * refused * refused * tasks;
     let of_calls = call_max * (calls + CALLS_LEAST) + fault_max * faults + lists + left;
@@ -150,7 +162,12 @@ pub fn judge(
         violations.push(what);
     }
     let storm = traffic.range(..to).find(|(second, bytes)| {
-        **bytes > STORM_MAX * tasks + tree + left + begun.get(second).copied().unwrap_or_default()
+        **bytes
+            > STORM_MAX * tasks
+                + tree
+                + left
+                + carried
+                + begun.get(second).copied().unwrap_or_default()
     });
     if let Some((second, bytes)) = storm {
         violations.push(format!("{bytes} bytes in second {second}"));

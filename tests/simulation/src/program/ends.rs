@@ -11,6 +11,7 @@ use zk_session::SessionTicket;
 use super::aims::aim;
 use super::task::{Called, Task};
 use super::trees::LEAF;
+use super::values::PLAIN;
 use super::{Job, Program};
 use crate::draw::Draw;
 use crate::history::{Failure, What, Who};
@@ -278,7 +279,7 @@ fn handed_over(task: &Task, ticket: &SessionTicket) {
     let ephemerals = task.world.server.ephemerals().into_iter();
     let of_recipes = ephemerals.filter(|(path, owner)| {
         // The programs create these without a recipe.
-        let is_plain = path.starts_with("/plain-") || path.contains(&format!("/{LEAF}"));
+        let is_plain = path.starts_with(PLAIN) || path.contains(&format!("/{LEAF}"));
         *owner == ticket.session() && !is_plain
     });
     let left = of_recipes.map(|(path, _)| path).collect();

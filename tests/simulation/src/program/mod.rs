@@ -2,6 +2,7 @@
 
 pub mod aims;
 pub mod barriers;
+pub mod bulk;
 pub mod caches;
 pub mod ends;
 pub mod focus;
@@ -116,6 +117,8 @@ pub enum Job {
     Crowd,
     /// Hands over several creates at once.
     Pipe,
+    /// Reads much data at once.
+    Bulk,
 }
 
 impl Job {
@@ -450,6 +453,7 @@ async fn work(task: &mut Task, jobs: &[Job], steps: u64) {
             Job::Downgrade => guards::downgrade(task).await,
             Job::Crowd => locks::crowd(task).await,
             Job::Pipe => values::pipe(task).await,
+            Job::Bulk => bulk::read(task).await,
             Job::Cache | Job::Group | Job::Observe | Job::Changes => {
                 unreachable!("followers have this job")
             }

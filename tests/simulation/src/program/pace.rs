@@ -13,6 +13,8 @@ const SHORT_MS_MAX: u64 = 1_000;
 /// The longest pauses and holds where leases are short and callers write all the time.
 const BREATHLESS_IDLE_MS_MAX: u64 = 600;
 const BREATHLESS_HOLD_MS_MAX: u64 = 2_000;
+/// The longest pauses where links are narrow, so that much waits for them.
+const NARROW_IDLE_MS_MAX: [u64; 3] = [10, 1_000, 10_000];
 
 impl Task {
     /// Draws for how long to keep something, if the kind of the world determines it.
@@ -29,6 +31,7 @@ impl Task {
             WorldKind::Crowded
             | WorldKind::Lulls
             | WorldKind::Moving
+            | WorldKind::Narrow
             | WorldKind::Returning
             | WorldKind::Waiting => return None,
         };
@@ -37,7 +40,11 @@ impl Task {
 
     /// Draws for how long to pause, if the kind of the world determines it.
     pub(super) fn paced_idle(&mut self) -> Option<Duration> {
-        let is_breathless = self.world.plan.is_of(WorldKind::Breathless);
-        is_breathless.then(|| Duration::from_millis(self.draw.between(1, BREATHLESS_IDLE_MS_MAX)))
+        let longest = match self.world.plan.kinds.kind? {
+            WorldKind::Breathless => BREATHLESS_IDLE_MS_MAX,
+            WorldKind::Narrow => self.draw.pick(&NARROW_IDLE_MS_MAX),
+            _ => return None,
+        };
+        Some(Duration::from_millis(self.draw.between(1, longest)))
     }
 }

@@ -1,7 +1,8 @@
 //! A task of a client: what all its calls have in common.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use jute_codec::SessionId;
@@ -92,6 +93,22 @@ pub enum Called<T> {
     Failed(Failure, Told),
     /// By a drop.
     Dropped,
+}
+
+/// Awaits all of these, which go on beside each other.
+pub async fn together<T>(calls: impl IntoIterator<Item = impl Future<Output = T>>) -> Vec<T> {
+    let mut calls: Vec<_> = calls.into_iter().map(Box::pin).collect();
+    let mut ends: Vec<Option<T>> = calls.iter().map(|_| None).collect();
+    poll_fn(|cx| {
+        for (call, end) in calls.iter_mut().zip(&mut ends).filter(|(_, end)| end.is_none()) {
+            if let Poll::Ready(value) = call.as_mut().poll(cx) {
+                *end = Some(value);
+            }
+        }
+        if ends.iter().all(Option::is_some) { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+    ends.into_iter().flatten().collect()
 }
 
 impl<T> Called<T> {

@@ -1,7 +1,5 @@
 //! Uses of a counter and of a shared value, and operations without a recipe.
 
-use std::future::{Future as _, poll_fn};
-use std::task::Poll;
 use std::time::Duration;
 
 use jute_codec::SessionId;
@@ -11,8 +9,9 @@ use zk_recipes::{
 
 use zk_session::Limits;
 
+use super::bulk::CREATES_MAX;
 use super::newer;
-use super::task::{Called, Task};
+use super::task::{Called, Task, together};
 use crate::history::{Failure, Piped, Told, What};
 use crate::world::Watched;
 use crate::world::trouble::{ViewOf, znode_text};
@@ -23,6 +22,8 @@ pub const COUNTER: &str = "/values/counter";
 pub const VALUE: &str = "/values/shared";
 /// The directory that caches follow.
 pub const TREE: &str = "/tree";
+/// The beginning of the paths of znodes that no other call uses.
+pub const PLAIN: &str = "/plain-";
 /// The directory of the markers of settled operations.
 pub const MARKERS: &str = "/markers";
 
@@ -78,7 +79,7 @@ pub async fn create(task: &mut Task) {
         return newer::ask(task).await;
     }
     let id = task.id();
-    let path = format!("/plain-{id}");
+    let path = format!("{PLAIN}{id}");
     let timeout = task.timeout();
     if id.is_multiple_of(2) {
         return create_settled(task, path, timeout).await;
@@ -135,26 +136,18 @@ pub async fn pipe(task: &mut Task) {
         task.client.clone()
     };
     let paths: Vec<String> =
-        (0..task.draw.size(2, 5)).map(|_| format!("/plain-{}", task.id())).collect();
+        (0..task.draw.size(2, CREATES_MAX)).map(|_| format!("{PLAIN}{}", task.id())).collect();
+    let narrow = task.world.plan.kinds.narrow;
+    let data = narrow.map_or_else(|| b"created".to_vec(), |narrow| vec![b'x'; narrow.size]);
     let timeouts: Vec<Option<Duration>> =
         paths.iter().map(|_| task.draw.chance(20).then(|| task.draw.ms(1, 2_000))).collect();
     let mut creates = Vec::new();
     for (path, timeout) in paths.iter().zip(timeouts) {
-        let create = client.create(path, "created", CreateMode::Persistent);
+        let create = client.create(path, data.clone(), CreateMode::Persistent);
         let create = if let Some(timeout) = timeout { create.timeout(timeout) } else { create };
-        creates.push(Box::pin(task.call_beside("create", path, timeout, create)));
+        creates.push(task.call_beside("create", path, timeout, create));
     }
-    let mut ends: Vec<Option<Called<_>>> = creates.iter().map(|_| None).collect();
-    poll_fn(|cx| {
-        for (create, end) in creates.iter_mut().zip(&mut ends).filter(|(_, end)| end.is_none()) {
-            if let Poll::Ready(called) = create.as_mut().poll(cx) {
-                *end = Some(called);
-            }
-        }
-        if ends.iter().all(Option::is_some) { Poll::Ready(()) } else { Poll::Pending }
-    })
-    .await;
-    let ends: Vec<Called<_>> = ends.into_iter().flatten().collect();
+    let ends = together(creates).await;
     for (path, called) in paths.iter().zip(&ends) {
         task.push(What::Wrote { path: path.clone(), told: called.told() });
     }

@@ -6,11 +6,13 @@ mod calm;
 mod crowded;
 mod lulls;
 mod moving;
+pub mod narrow;
 mod returning;
 mod waiting;
 
 use std::time::Duration;
 
+use self::narrow::Narrow;
 use super::plan::{FaultKind, Plan};
 use crate::draw::Draw;
 use crate::program::barriers::PARTICIPANTS;
@@ -37,6 +39,8 @@ pub enum WorldKind {
     Lulls,
     /// Takers of a queue give items back while others wait.
     Returning,
+    /// Links carry few bytes at a time, and callers read and write many.
+    Narrow,
 }
 
 /// How many worlds are of each kind, in percent.
@@ -49,6 +53,11 @@ const KINDS: [(WorldKind, u64); 7] = [
     (WorldKind::Lulls, 15),
     (WorldKind::Returning, 5),
 ];
+
+/// How many of the other worlds have narrow links, in percent. The salt was chosen so that none of the
+/// seeds that were in `tests/corpus.txt` at that time has.
+const NARROW_PERCENT: u64 = 5;
+const NARROW_SALT: u64 = 0x6e61;
 
 /// How many worlds have clients whose ways to the servers have different lengths, in percent, and the
 /// shortest way of the farthest client there.
@@ -96,6 +105,8 @@ pub struct Kinds {
     pub is_wide: bool,
     /// The seed of the distances of the clients, if they differ.
     pub distances: Option<u64>,
+    /// How narrow links are, and how large some znodes, if they are.
+    pub narrow: Option<Narrow>,
 }
 
 impl Plan {
@@ -108,6 +119,7 @@ impl Plan {
         // These have a purpose of their own.
         if is_special.iter().all(Option::is_none) {
             self.draw_kind(program, number, &mut draw.fork());
+            self.draw_narrow(program, seed);
         }
         let is_wide = draw.chance(WIDE_PERCENT);
         self.kinds.is_wide = is_wide && self.can_be_wide() && program.has(Job::Tree);
@@ -138,8 +150,13 @@ impl Plan {
             number = number.saturating_sub(*percent);
             is_it
         });
-        let Some((kind, _)) = found else { return };
-        self.kinds.kind = Some(*kind);
+        if let Some((kind, _)) = found {
+            self.become_one(*kind, program, draw);
+        }
+    }
+
+    fn become_one(&mut self, kind: WorldKind, program: &mut Program, draw: &mut Draw) {
+        self.kinds.kind = Some(kind);
         match kind {
             WorldKind::Waiting => waiting::draw(self, program, draw),
             WorldKind::Calm => calm::draw(self, program, draw),
@@ -148,6 +165,15 @@ impl Plan {
             WorldKind::Moving => moving::draw(self, program, draw),
             WorldKind::Lulls => lulls::draw(self, program),
             WorldKind::Returning => returning::draw(self, program, draw),
+            WorldKind::Narrow => narrow::draw(self, program, draw),
+        }
+    }
+
+    /// Makes some worlds that are of no other kind narrow.
+    fn draw_narrow(&mut self, program: &mut Program, seed: u64) {
+        let mut draw = Draw::new(seed ^ NARROW_SALT);
+        if self.kinds.kind.is_none() && self.resumes() && draw.chance(NARROW_PERCENT) {
+            self.become_one(WorldKind::Narrow, program, &mut draw);
         }
     }
 
@@ -217,6 +243,8 @@ mod tests {
             let least = usize::try_from(percent * 10 / 5).unwrap();
             assert!(count >= least, "{count} worlds of kind {wanted:?}");
         }
+        let narrow = plans.iter().filter(|plan| plan.is_of(WorldKind::Narrow)).count();
+        assert!(narrow >= 10, "{narrow} narrow worlds");
     }
 
     #[test]

@@ -21,6 +21,12 @@ use crate::history::{History, What};
 
 /// Capacity in bytes of each direction of a link.
 const PIPE: usize = 256 * 1024;
+/// The same for a narrow link, which is what a client lets a socket buffer.
+const NARROW_PIPE: usize = 64 * 1024;
+/// How many bytes a narrow link takes before it has sent the first of them.
+const WINDOW: usize = 16 * 1024;
+/// How many bytes of a narrow link arrive at once.
+const SEGMENT: usize = 4 * 1024;
 /// How much may be sent at one moment of virtual time, in packets.
 const PACKETS_MAX: u64 = 50_000;
 
@@ -272,7 +278,8 @@ impl Network {
         let back = self.due(client, Direction::Down, false);
         wait_until(there.max(back)).await;
         let server = self.server.member(member).connect()?;
-        let (near, far) = tokio::io::duplex(PIPE);
+        let pipe = if self.plan.kinds.narrow.is_some() { NARROW_PIPE } else { PIPE };
+        let (near, far) = tokio::io::duplex(pipe);
         #[expect(clippy::disallowed_methods, reason = "a link is a task of the world")]
         drop(tokio::spawn(self.serve(client, far, server)));
         Ok(near)
@@ -305,9 +312,13 @@ impl Network {
     ) -> Option<Strayed> {
         let mut packets: VecDeque<Packet> = VecDeque::new();
         let (mut frames, mut is_open, mut newest) = (Frames::default(), true, None);
-        let mut buffer = vec![0; 16 * 1024];
+        let narrow = self.plan.kinds.narrow;
+        let mut buffer = vec![0; narrow.map_or(16 * 1024, |_| SEGMENT)];
+        // When a narrow link has sent what it has taken.
+        let mut sent = None;
         while is_open || !packets.is_empty() {
             let first = packets.front().map(|packet| packet.due);
+            let next = narrow.zip(sent).map(|(narrow, sent)| sent - narrow.carries(WINDOW));
             tokio::select! {
                 biased;
                 () = wait_for(first) => {
@@ -329,7 +340,7 @@ impl Network {
                         return None;
                     }
                 }
-                count = from.read(&mut buffer), if is_open => {
+                count = take(&mut from, &mut buffer, next), if is_open => {
                     let Ok(count @ 1..) = count else {
                         is_open = false;
                         continue;
@@ -340,6 +351,9 @@ impl Network {
                     let mut service = Duration::ZERO;
                     for Piece { bytes, is_marked, is_change, xids } in pieces {
                         let due = self.due(client, direction, is_marked && is_up);
+                        let due = due + narrow.map_or(Duration::ZERO, |narrow| {
+                            wait_to_send(&mut sent, narrow.carries(bytes.len()))
+                        });
                         let due = due.max(newest.map_or(due, |newest| newest + service));
                         newest = Some(due);
                         let replies = if is_up { Vec::new() } else { xids };
@@ -464,6 +478,27 @@ impl State {
         self.isolate(client, now + trap.duration);
         trap.is_cut
     }
+}
+
+/// Takes bytes from this time on.
+async fn take(
+    from: &mut ReadHalf<DuplexStream>,
+    buffer: &mut [u8],
+    at: Option<Instant>,
+) -> io::Result<usize> {
+    if let Some(at) = at {
+        wait_until(at).await;
+    }
+    from.read(buffer).await
+}
+
+/// Returns how long bytes that need this long wait until a link has sent those before and them.
+#[expect(clippy::disallowed_methods, reason = "the clock is virtual")]
+fn wait_to_send(sent: &mut Option<Instant>, needs: Duration) -> Duration {
+    let now = Instant::now();
+    let until = sent.map_or(now, |sent| sent.max(now)) + needs;
+    *sent = Some(until);
+    until - now
 }
 
 #[expect(clippy::disallowed_methods, reason = "the clock is virtual")]

@@ -34,6 +34,7 @@ use zk_testserver::{Reception, TestServer};
 use crate::draw::Draw;
 use crate::history::{History, What, Who};
 use crate::program::aims::aim;
+use crate::program::bulk::BULK;
 use crate::program::hosts::GONE;
 use crate::program::identities::APP;
 use crate::program::values::TREE;
@@ -172,6 +173,9 @@ impl World {
             for path in OPEN_DIRECTORIES {
                 server.admin_create(path, b"", None);
             }
+        }
+        if let Some(narrow) = plan.kinds.narrow {
+            server.admin_create(BULK, &vec![b'x'; narrow.size], None);
         }
         if plan.kinds.is_wide {
             server.admin_create(TREE, b"", None);

@@ -603,12 +603,20 @@ impl Plan {
             && self.unapplied_max().is_zero()
             && self.round_trip_max() <= longest
             && self.leases.is_none()
+            && self.kinds.narrow.is_none()
             && self.clock_rate == CLOCK_RATE
     }
 
-    /// Returns how long a server may take at most to apply what has been committed.
+    /// Returns how long a request may wait for the bytes of this many tasks that travel before it.
+    pub fn transfer_max(&self, tasks: usize) -> Duration {
+        self.kinds.narrow.map_or(Duration::ZERO, |narrow| narrow.longest(tasks))
+    }
+
+    /// Returns how long a server may take at most to apply what has been committed. It counts that time by
+    /// its own clock.
     pub fn unapplied_max(&self) -> Duration {
-        (self.lag + self.unapplied).max(self.leader_unapplied)
+        let longest = (self.lag + self.unapplied).max(self.leader_unapplied);
+        longest.max(self.true_time(longest))
     }
 
     /// Returns the configuration of the servers.

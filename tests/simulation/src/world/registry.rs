@@ -89,8 +89,8 @@ impl Missing {
 struct Steadiness {
     /// Nothing goes wrong.
     is_steady: bool,
-    /// Connections end all the same.
-    closes_connections: bool,
+    /// Connections end all the same, or bytes wait for others, so that a lock may be at risk.
+    is_risky: bool,
 }
 
 impl Steadiness {
@@ -98,7 +98,7 @@ impl Steadiness {
     fn keeps(self, has_lease: bool, is_lost_at_risk: bool) -> bool {
         // A lease of an item ends by itself, and so does a lock that nothing renews. A lock without a
         // connection is at risk.
-        self.is_steady && has_lease && !(self.closes_connections && is_lost_at_risk)
+        self.is_steady && has_lease && !(self.is_risky && is_lost_at_risk)
     }
 }
 
@@ -173,8 +173,10 @@ struct Entry {
 impl Registry {
     /// Creates an empty registry of guards of sessions of this server.
     pub fn new(history: History, server: TestServer, plan: &Plan) -> Self {
-        let closes_connections = plan.closes_connections();
-        let steadiness = Steadiness { is_steady: plan.is_steady, closes_connections };
+        let narrow = plan.kinds.narrow;
+        let is_steady = plan.is_steady || narrow.is_some_and(|narrow| narrow.keeps_leases);
+        let is_risky = plan.closes_connections() || narrow.is_some();
+        let steadiness = Steadiness { is_steady, is_risky };
         // Any other fault may keep the holder from testing its znode.
         let unaware_max = plan.is_silent().then(|| TEST_MAX + patience(plan));
         let slack = 4 * plan.round_trip_max() + plan.unapplied_max();
@@ -532,8 +534,8 @@ mod tests {
 
     #[test]
     fn a_lock_that_is_lost_at_risk_need_not_outlive_a_connection_to_an_old_server() {
-        let steady = Steadiness { is_steady: true, closes_connections: false };
-        let old = Steadiness { closes_connections: true, ..steady };
+        let steady = Steadiness { is_steady: true, is_risky: false };
+        let old = Steadiness { is_risky: true, ..steady };
         assert!(steady.keeps(true, true) && steady.keeps(true, false));
         assert!(old.keeps(true, false) && !old.keeps(true, true));
         assert!(!steady.keeps(false, false), "nothing renews it");
