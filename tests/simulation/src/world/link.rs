@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use jute_codec::{OpCode, xid};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, ReadHalf, WriteHalf};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 use zk_testserver::TestServer;
 
 use super::clients::Life;
+use super::frames::{Frames, Piece};
 use super::plan::Plan;
 use super::stray::Stray;
 use crate::draw::Draw;
@@ -55,6 +55,7 @@ pub struct Network {
     service: Duration,
     state: Arc<Mutex<State>>,
     packets: Arc<AtomicU64>,
+    cuts: Arc<AtomicU64>,
     traffic: Arc<Mutex<BTreeMap<u64, u64>>>,
     arrivals: Arc<Mutex<Arrivals>>,
     is_stopped: Arc<AtomicBool>,
@@ -149,6 +150,7 @@ impl Network {
             service: plan.service,
             state: Arc::new(Mutex::new(state)),
             packets: Arc::default(),
+            cuts: Arc::default(),
             traffic: Arc::default(),
             arrivals: Arc::default(),
             is_stopped: Arc::default(),
@@ -262,6 +264,11 @@ impl Network {
     /// Returns the number of packets so far.
     pub fn packets(&self) -> u64 {
         self.packets.load(Ordering::Relaxed)
+    }
+
+    /// Returns how many links have been cut.
+    pub(super) fn cuts(&self) -> u64 {
+        self.cuts.load(Ordering::Relaxed)
     }
 
     /// Connects the client of this number to a member.
@@ -441,6 +448,7 @@ impl Network {
             _ => false,
         };
         let is_cut = is_cut || (is_marked && state.spring_trap(client, direction, now));
+        self.cuts.fetch_add(u64::from(is_cut), Ordering::Relaxed);
         (bytes, is_cut || self.is_stopped.load(Ordering::Relaxed))
     }
 
@@ -513,166 +521,5 @@ async fn wait_for(at: Option<Instant>) {
     match at {
         Some(at) => wait_until(at).await,
         None => pending().await,
-    }
-}
-
-/// Finds the requests in what a client sends, and the writes among them; or the replies and events in
-/// what it receives, and the events among them.
-#[derive(Debug, Default)]
-struct Frames {
-    /// The beginning of the next frame: length, xid, and the opcode of a request.
-    header: Vec<u8>,
-    /// The bytes of the current frame that are still to come.
-    left: usize,
-}
-
-/// A part of what a client sends or receives.
-#[derive(Debug, Default, Eq, PartialEq)]
-struct Piece {
-    bytes: Vec<u8>,
-    /// The header of a write or an event ends in it.
-    is_marked: bool,
-    /// The header of a request that changes something ends in it.
-    is_change: bool,
-    /// The numbers of the frames whose headers end in it.
-    xids: Vec<i32>,
-}
-
-impl Frames {
-    /// Splits these bytes after each frame that ends in them, or leaves them together.
-    fn split(&mut self, mut bytes: &[u8], direction: Direction, is_together: bool) -> Vec<Piece> {
-        let mut pieces: Vec<Piece> = Vec::new();
-        let mut is_new = true;
-        while !bytes.is_empty() {
-            if self.left == 0 && self.header.len() < HEADER {
-                let missing = HEADER - self.header.len();
-                let (header, rest) = bytes.split_at(missing.min(bytes.len()));
-                self.header.extend_from_slice(header);
-                let (mut xid, mut is_marked, mut is_change) = (None, false, false);
-                if self.header.len() == HEADER {
-                    xid = Some(self.number(4));
-                    is_marked = match direction {
-                        Direction::Up => {
-                            let op = OpCode(self.number(8));
-                            is_change = is_write(op) && op != OpCode::SYNC || op == OpCode::SET_ACL;
-                            is_write(op)
-                        }
-                        Direction::Down => xid == Some(xid::NOTIFICATION),
-                    };
-                    let length = usize::try_from(self.number(0)).unwrap_or(0);
-                    self.left = length.saturating_sub(HEADER - 4);
-                }
-                add(&mut pieces, is_new, header);
-                if let Some(piece) = pieces.last_mut() {
-                    piece.xids.extend(xid);
-                    piece.is_marked |= is_marked;
-                    piece.is_change |= is_change;
-                }
-                bytes = rest;
-            } else {
-                let (body, rest) = bytes.split_at(self.left.min(bytes.len()));
-                self.left -= body.len();
-                add(&mut pieces, is_new, body);
-                bytes = rest;
-            }
-            is_new = false;
-            if self.left == 0 && self.header.len() == HEADER {
-                self.header.clear();
-                is_new = !is_together;
-            }
-        }
-        pieces
-    }
-
-    fn number(&self, at: usize) -> i32 {
-        let bytes = self.header.get(at..at + 4).and_then(|four| four.try_into().ok());
-        i32::from_be_bytes(bytes.unwrap_or_default())
-    }
-}
-
-fn add(pieces: &mut Vec<Piece>, is_new: bool, bytes: &[u8]) {
-    match pieces.last_mut() {
-        Some(piece) if !is_new => piece.bytes.extend_from_slice(bytes),
-        _ => pieces.push(Piece { bytes: bytes.to_vec(), ..Piece::default() }),
-    }
-}
-
-/// Length of the beginning of a frame, including its opcode.
-const HEADER: usize = 12;
-
-fn is_write(op: OpCode) -> bool {
-    [
-        OpCode::CREATE,
-        OpCode::CREATE2,
-        OpCode::CREATE_CONTAINER,
-        OpCode::DELETE,
-        OpCode::SET_DATA,
-        OpCode::MULTI,
-        OpCode::SYNC,
-    ]
-    .contains(&op)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn frame(op: OpCode, body: usize) -> Vec<u8> {
-        let length = i32::try_from(8 + body).unwrap();
-        let header = [length.to_be_bytes(), 7_i32.to_be_bytes(), op.0.to_be_bytes()].concat();
-        [header, vec![0xff; body]].concat()
-    }
-
-    #[test]
-    fn writes_are_found_wherever_the_packets_end() {
-        let ops = [OpCode::GET_DATA, OpCode::SET_DATA, OpCode::EXISTS, OpCode::DELETE];
-        let sent: Vec<u8> = ops.iter().flat_map(|op| frame(*op, 5)).collect();
-        for length in 1..=sent.len() {
-            let mut frames = Frames::default();
-            let pieces =
-                sent.chunks(length).flat_map(|packet| frames.split(packet, Direction::Up, true));
-            let found = pieces.filter(|piece| piece.is_marked).count();
-            // The headers of the two writes end with these bytes.
-            let [first, second] = [28 / length, 62 / length];
-            assert_eq!(found, if first == second { 1 } else { 2 }, "{length}");
-        }
-    }
-
-    #[test]
-    fn events_are_found_among_replies() {
-        let reply = |xid: i32| [&20_i32.to_be_bytes()[..], &xid.to_be_bytes(), &[0; 16]].concat();
-        let received = [reply(0), reply(xid::NOTIFICATION), reply(1)].concat();
-        let mut frames = Frames::default();
-        let pieces = received.chunks(10).flat_map(|it| frames.split(it, Direction::Down, true));
-        let found: Vec<(bool, Vec<i32>)> = pieces.map(|it| (it.is_marked, it.xids)).collect();
-        let no = || (false, Vec::new());
-        let xid = |xid| (xid == xid::NOTIFICATION, vec![xid]);
-        // The headers end with the bytes 12, 36 and 60.
-        assert_eq!(found, [no(), xid(0), no(), xid(-1), no(), xid(1), no(), no()]);
-    }
-
-    #[test]
-    fn requests_are_told_apart_wherever_the_packets_end() {
-        let ops = [OpCode::GET_DATA, OpCode::SET_DATA, OpCode::EXISTS, OpCode::DELETE];
-        let requests: Vec<Vec<u8>> = (0..).zip(ops).map(|(body, op)| frame(op, body)).collect();
-        let sent = requests.concat();
-        let ends: Vec<usize> =
-            (1..=requests.len()).map(|it| requests[..it].concat().len()).collect();
-        for length in 1..=sent.len() {
-            let mut frames = Frames::default();
-            let pieces =
-                sent.chunks(length).flat_map(|packet| frames.split(packet, Direction::Up, false));
-            let pieces: Vec<Piece> = pieces.collect();
-            let bytes: Vec<u8> = pieces.iter().flat_map(|piece| piece.bytes.clone()).collect();
-            assert_eq!(bytes, sent, "{length}");
-            assert_eq!(pieces.iter().filter(|piece| piece.is_marked).count(), 2, "{length}");
-            // They end where a request or a packet does.
-            let mut at = 0;
-            for piece in &pieces {
-                at += piece.bytes.len();
-                assert!(ends.contains(&at) || at % length == 0, "{length}: {at}");
-            }
-            assert!(length == 1 || pieces.len() >= ops.len(), "{length}");
-        }
     }
 }

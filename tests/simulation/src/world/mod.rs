@@ -4,6 +4,7 @@ mod aims;
 pub mod clients;
 pub mod faults;
 mod forgery;
+mod frames;
 pub mod freeze;
 pub mod kinds;
 pub mod link;

@@ -44,6 +44,8 @@ struct Inner {
     linger_until: Duration,
     /// The number of faults that had not struck at the last look, and of those since.
     armed: usize,
+    /// The number of links that had been cut at the last look.
+    cuts: u64,
     calls: BTreeMap<Id, Call>,
     /// By the number of their client, what tells callers to give up.
     give_ups: BTreeMap<usize, Arc<Notify>>,
@@ -510,8 +512,9 @@ impl World {
             (0..self.plan.members).any(|member| self.server.member(member).is_partitioned());
         let mut inner = self.trouble.lock();
         let armed = self.server.pending_faults().len();
-        let has_struck = armed < inner.armed;
-        inner.armed = armed;
+        let cuts = self.network.cuts();
+        let has_struck = armed < inner.armed || cuts > inner.cuts;
+        (inner.armed, inner.cuts) = (armed, cuts);
         let kinds = [FaultKind::Freeze, FaultKind::Delay];
         if kinds.iter().any(|kind| self.plan.faults.contains(kind)) && now < self.plan.calm_at {
             // One may have struck and another one been armed since the last look.
