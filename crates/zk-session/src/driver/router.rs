@@ -279,9 +279,9 @@ impl Router {
 
     /// Publishes the counters, which include the events that the machine is about to hand out, and
     /// the number of operations that it has accepted.
-    pub(super) fn count(&mut self, machine: &mut SessionMachine, now: Time) {
+    pub(super) fn count(&mut self, machine: &mut SessionMachine) {
         self.queued.accepted(machine.outstanding());
-        self.meter.count(machine, now);
+        self.meter.count(machine);
     }
 
     /// Logs the end of an outage if the connection is proven.

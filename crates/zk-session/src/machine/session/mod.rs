@@ -261,6 +261,12 @@ impl SessionMachine {
         self.events.pop_front()
     }
 
+    /// Returns the time of the last call.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn now(&self) -> Time {
+        self.now
+    }
+
     /// Returns the events that [`poll_event`](Self::poll_event) will take.
     #[cfg(feature = "tokio")]
     pub(crate) fn events(&self) -> impl Iterator<Item = &Event> {
