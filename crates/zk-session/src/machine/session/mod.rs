@@ -120,12 +120,12 @@ pub(crate) struct SessionMachine {
 
 impl SessionMachine {
     /// Creates a machine that requests its first connection at once.
-    pub(crate) fn new(config: SessionConfig, now: Time) -> Self {
+    pub(crate) fn new(mut config: SessionConfig, now: Time) -> Self {
         let mut timers = Timers::default();
         timers.set(Timer::Reconnect, now);
         let mut machine = Self {
             link: Link::first(now, config.response_limit),
-            hosts: Hosts::new(config.hosts.clone(), config.seed),
+            hosts: Hosts::new(std::mem::take(&mut config.hosts), config.seed),
             timers,
             events: VecDeque::new(),
             identity: None,
