@@ -25,7 +25,8 @@ pub struct LeaseClock {
     commits: CommitTimes,
     /// When the first write was committed after the last lease ended.
     seeking_since: Option<Time>,
-    slow_commits: Option<SlowCommits>,
+    /// Boxed, because nearly all sessions have none, and each has room for one.
+    slow_commits: Option<Box<SlowCommits>>,
 }
 
 /// What renews the lease.
@@ -54,7 +55,7 @@ impl LeaseClock {
 
     /// Returns why writes do not establish a lease, as far as measured.
     pub fn slow_commits(&self) -> Option<SlowCommits> {
-        self.slow_commits
+        self.slow_commits.as_deref().copied()
     }
 
     /// Returns whether one of the newest commits took too long for a lease.
@@ -372,11 +373,12 @@ impl LeaseClock {
         let is_late = since + self.timeout <= now;
         let too_slow = self.commits.shortest().filter(|commit| !self.is_reachable(*commit));
         let commit = too_slow.or_else(|| is_late.then(|| self.commits.longest()));
-        self.slow_commits = commit.map(|commit| SlowCommits {
+        let slow_commits = commit.map(|commit| SlowCommits {
             commit,
             timeout: self.timeout,
             needed: config.timeout_min_for(commit),
         });
+        self.slow_commits = slow_commits.map(Box::new);
     }
 
     #[cfg(test)]
