@@ -67,8 +67,9 @@ impl FrameDecoder {
         if buffer.len() < 4 + length {
             return Ok(None);
         }
-        buffer.advance(4);
-        Ok(Some(Frame::Complete(buffer.split_to(length).freeze())))
+        let mut payload = buffer.split_to(4 + length).freeze();
+        payload.advance(4);
+        Ok(Some(Frame::Complete(payload)))
     }
 
     /// Returns how many bytes of an oversized payload remain to be skipped.
@@ -107,6 +108,8 @@ pub fn encode_frame(
         return Err(EncodeError::TooLong { length, limit });
     }
     let prefix = (length as u32).to_be_bytes();
-    out.iter_mut().skip(start).zip(prefix).for_each(|(byte, value)| *byte = value);
+    if let Some(place) = out.get_mut(start..start + 4) {
+        place.copy_from_slice(&prefix);
+    }
     Ok(())
 }

@@ -120,9 +120,9 @@ impl Meter {
 
     /// Publishes what has happened in this round, including the events that the machine has not yet
     /// handed out.
-    pub(super) fn count(&mut self, machine: &mut SessionMachine, now: Time) {
+    pub(super) fn count(&mut self, machine: &mut SessionMachine) {
         for event in machine.events() {
-            self.event(event, now);
+            self.event(event, machine.now());
         }
         machine.take_samples(&mut self.samples);
         let levels = Levels { watches: machine.watch_count(), pending: machine.outstanding() };

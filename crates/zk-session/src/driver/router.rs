@@ -14,6 +14,7 @@ use super::latest::Writer;
 use super::meter::Meter;
 use crate::error::{AuthError, WatchEnded};
 use crate::machine::status::SessionTerms;
+use crate::machine::token_map::TokenMap;
 use crate::machine::{
     Change, EndCause, OwnerId, Reply, SessionMachine, SessionState, SessionTicket, Status, Token,
     WatchId, WatchNews,
@@ -31,7 +32,7 @@ pub(super) struct Router {
     queued: Queued,
     last_end: LastEnd,
     /// Recipients of replies.
-    sinks: BTreeMap<Token, ReplySink>,
+    sinks: TokenMap<ReplySink>,
     pub(super) lanes: Lanes,
     /// Recipients of watch events that are not lanes.
     watchers: BTreeMap<OwnerId, WatchSender>,
@@ -59,7 +60,7 @@ impl Router {
             meter,
             queued,
             last_end,
-            sinks: BTreeMap::new(),
+            sinks: TokenMap::default(),
             lanes: Lanes::default(),
             watchers: BTreeMap::new(),
             auth_changes: BTreeMap::new(),
@@ -81,7 +82,7 @@ impl Router {
     ) {
         match command {
             Command::Cancel(token) => {
-                self.sinks.remove(&token);
+                self.sinks.remove(token);
                 machine.cancel(now, token);
             }
             Command::ChangeAuth(token, change, sender) => {
@@ -226,7 +227,7 @@ impl Router {
     }
 
     pub(super) fn deliver_reply(&mut self, token: Token, reply: Reply) {
-        match self.sinks.remove(&token) {
+        match self.sinks.remove(token) {
             Some(ReplySink::Lane(id)) => self.lanes.push(id, LaneEvent::Reply { token, reply }),
             Some(ReplySink::Once(sender) | ReplySink::Own(sender)) => drop(sender.send(reply)),
             None => {}
@@ -278,9 +279,9 @@ impl Router {
 
     /// Publishes the counters, which include the events that the machine is about to hand out, and
     /// the number of operations that it has accepted.
-    pub(super) fn count(&mut self, machine: &mut SessionMachine, now: Time) {
+    pub(super) fn count(&mut self, machine: &mut SessionMachine) {
         self.queued.accepted(machine.outstanding());
-        self.meter.count(machine, now);
+        self.meter.count(machine);
     }
 
     /// Logs the end of an outage if the connection is proven.

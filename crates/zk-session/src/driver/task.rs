@@ -83,6 +83,8 @@ pub(crate) struct Driver {
     needs_flush: bool,
     timer: Pin<Box<Sleep>>,
     armed: Option<Time>,
+    /// When the task began to run the last time.
+    running_since: Time,
     pulse: Pulse,
 
     router: Router,
@@ -100,6 +102,7 @@ impl Driver {
         let DriverEnds { commands, status, connection, queued, last_end, pulse, totals } = ends;
         let log = ConnectionLog::new(connection, machine.server_count());
         let may_warn_of_plaintext = sasl.is_some() || machine.has_auth();
+        let running_since = machine.now();
         Self {
             machine,
             clock,
@@ -122,6 +125,7 @@ impl Driver {
             needs_flush: false,
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
             armed: None,
+            running_since,
             pulse,
             router: Router::new(status, log, Meter::new(totals), queued, last_end),
         }
@@ -156,7 +160,8 @@ impl Driver {
 
     /// Does all work that can be done now. Returns `Ready` when the machine has stopped.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        self.router.log.task_runs(self.pulse.stall(self.clock.now()));
+        self.running_since = self.clock.now();
+        self.router.log.task_runs(self.pulse.stall(self.running_since));
         let is_stopped = self.work(cx);
         self.pulse.beat(self.due());
         if self.router.lanes.wake() {
@@ -222,6 +227,10 @@ impl Driver {
                 self.needs_flush = true;
                 self.router.meter.sent(taken);
                 self.machine.handle_transmitted(now, taken);
+                if self.machine.events().next().is_none() {
+                    // The next round counts the bytes.
+                    return Poll::Ready(());
+                }
             }
             Ok(_) => self.handle_transport_error(&io::ErrorKind::WriteZero.into()),
             Err(error) => self.handle_transport_error(&error),
@@ -319,18 +328,20 @@ impl Driver {
 
     fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(at) = self.due() else { return Poll::Pending };
-        let mut now = self.clock.now();
-        if at > now {
+        // A deadline that has passed since the task began to run makes the timer fire. So each round
+        // can do without a look at the clock.
+        if at > self.running_since {
             if self.armed != Some(at) {
                 self.armed = Some(at);
+                let now = self.clock.now();
                 let pause = at.saturating_since(now).min(SLEEP_MAX);
                 self.timer.as_mut().reset(tokio::time::Instant::now() + pause);
             }
             ready!(self.timer.as_mut().poll(cx));
             // The runtime's clock may differ from ours, so rearm the timer if it fired early.
             self.armed = None;
-            now = self.clock.now();
         }
+        let now = self.clock.now();
         self.router.lanes.ring(now);
         self.machine.handle_timeout(now);
         self.drain();
@@ -349,7 +360,7 @@ impl Driver {
         }
         // Receive many commands at once, because each call uses up some of the task's cooperative
         // budget, and the write that follows needs some of it too.
-        let mut commands = Vec::new();
+        let mut commands = Vec::with_capacity(self.commands.len().min(COMMANDS_MAX));
         let taken = ready!(self.commands.poll_recv_many(cx, &mut commands, COMMANDS_MAX));
         let now = self.clock.now();
         for command in commands {
@@ -454,7 +465,7 @@ impl Driver {
         // Publish the counters and the status first, so that the recipient of an event sees those
         // that include it, or newer ones. The counters precede the status, because `connect`
         // returns as soon as the status says so.
-        self.router.count(&mut self.machine, self.clock.now());
+        self.router.count(&mut self.machine);
         self.router.publish(self.machine.status());
         while let Some(event) = self.machine.poll_event() {
             match event {

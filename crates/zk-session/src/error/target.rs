@@ -32,12 +32,13 @@ impl Target {
 
     /// Returns the target of a request.
     pub(crate) fn of(request: &Request) -> Self {
-        // Each operation is asked for its target, and a list of the paths would be allocated.
-        let path = match request.path() {
-            Some(path) => Some(path.clone()),
-            None => request.paths().first().map(|path| (*path).clone()),
-        };
-        Self::new(request.op(), path.unwrap_or_default())
+        Self::new(request.op(), Self::path_of(request).cloned().unwrap_or_default())
+    }
+
+    /// Returns the path of a request that an error names.
+    pub(crate) fn path_of(request: &Request) -> Option<&ByteString> {
+        // Each operation is asked for its path, and a list of the paths would be allocated.
+        request.path().or_else(|| request.paths().first().copied())
     }
 
     /// Returns the target of one operation of a multi.

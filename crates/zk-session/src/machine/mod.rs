@@ -74,6 +74,7 @@ pub(crate) mod subject;
 mod support;
 pub(crate) mod ticket;
 mod timer;
+pub(crate) mod token_map;
 mod validity;
 mod watch;
 mod watches;

@@ -15,14 +15,15 @@ use jute_codec::{OpCode, Response};
 use super::flight::{Flight, Operation, OwnerId, Reply, Token};
 use super::quota::{Limits, Quotas};
 use super::shared_list::{SharedLists, Subscriber};
-use crate::error::{OpError, Outcome, Target};
+use super::token_map::TokenMap;
+use crate::error::{OpError, Target};
 use crate::time::Time;
 use crate::types::SessionId;
 
 /// The open flights by their tokens.
 #[derive(Debug, Default)]
 pub(super) struct OpenFlights {
-    open: BTreeMap<Token, OpenFlight>,
+    open: TokenMap<OpenFlight>,
     /// Flights that wait for a connection, in the order of submission. All of them are open.
     waiting: BTreeMap<u64, (Token, Flight)>,
     /// The place of the next flight in the order of submission.
@@ -46,7 +47,10 @@ struct OpenFlight {
     /// Connection on which its first operation was sent; 0 before that.
     connection: u64,
     session: Option<SessionId>,
+    /// The results by the index of the operation. Empty until the first one arrives.
     results: Vec<Option<Result<Response, OpError>>>,
+    /// Number of operations.
+    count: usize,
     /// The operation that made a server refuse a multi of the flight.
     refused: Option<Box<Target>>,
     /// Number of operations without a result.
@@ -73,7 +77,8 @@ impl OpenFlights {
             owner,
             connection: 0,
             session: None,
-            results: vec![None; count],
+            results: vec![],
+            count,
             refused: None,
             missing: count,
             counted,
@@ -91,13 +96,19 @@ impl OpenFlights {
 
     /// Lets an open flight wait for a connection.
     pub(super) fn wait(&mut self, token: Token, flight: Flight) {
-        let place = self.open.get(&token).expect("a flight that waits is open").place;
+        let place = self.open.get(token).expect("a flight that waits is open").place;
         self.waiting.insert(place, (token, flight));
     }
 
     /// Returns true if flights wait for a connection.
     pub(super) fn are_waiting(&self) -> bool {
         !self.waiting.is_empty()
+    }
+
+    /// Returns true if there may be something to send: a flight that waits for a connection or because
+    /// of its limits, or a list that is due.
+    pub(super) fn may_be_waiting(&self) -> bool {
+        self.are_waiting() || self.is_limited() || self.is_list_due()
     }
 
     /// Returns the number of flights that wait for a connection.
@@ -126,7 +137,7 @@ impl OpenFlights {
 
     /// Holds an open flight of a limited handle until its limits admit it.
     pub(super) fn hold(&mut self, token: Token, id: OwnerId, limits: Limits, flight: Flight) {
-        let place = self.open.get(&token).expect("a flight that is held is open").place;
+        let place = self.open.get(token).expect("a flight that is held is open").place;
         self.quotas.get_or_insert_default().hold(id, limits, place, token, flight);
     }
 
@@ -170,7 +181,7 @@ impl OpenFlights {
     /// Takes a flight out of the queue of waiting flights, and returns its operations. It remains
     /// open. Returns `None` if some of it was sent, or if it is no longer open.
     pub(super) fn withdraw(&mut self, token: Token) -> Option<Vec<Operation>> {
-        let open = self.open.get(&token).filter(|open| open.connection == 0)?;
+        let open = self.open.get(token).filter(|open| open.connection == 0)?;
         // If the flight consists of parked shared lists only, it is no longer in the queue.
         let place = open.place;
         let waiting = self.take_unsent(place);
@@ -186,7 +197,7 @@ impl OpenFlights {
 
     /// Removes and returns an open flight.
     fn remove(&mut self, token: Token) -> Option<OpenFlight> {
-        let open = self.open.remove(&token)?;
+        let open = self.open.remove(token)?;
         self.outstanding -= open.counted;
         if open.connection == 0 {
             self.release(token);
@@ -202,23 +213,23 @@ impl OpenFlights {
 
     /// Returns true if the flight is open.
     pub(super) fn contains(&self, token: Token) -> bool {
-        self.open.contains_key(&token)
+        self.open.get(token).is_some()
     }
 
     /// Returns true if the flight is open and counts against the limit: it was submitted by a caller,
     /// and not by a lane.
     pub(super) fn is_counted(&self, token: Token) -> bool {
-        self.open.get(&token).is_some_and(|open| open.counted > 0)
+        self.open.get(token).is_some_and(|open| open.counted > 0)
     }
 
     /// Returns the owner of the watches of an open flight.
     pub(super) fn owner(&self, token: Token) -> Option<OwnerId> {
-        self.open.get(&token).map(|open| open.owner)
+        self.open.get(token).map(|open| open.owner)
     }
 
     /// Records on which connection an open flight was sent.
     pub(super) fn mark_sent(&mut self, token: Token, session: Option<SessionId>, connection: u64) {
-        if let Some(open) = self.open.get_mut(&token) {
+        if let Some(open) = self.open.get_mut(token) {
             open.session = session;
             open.connection = connection;
         }
@@ -226,7 +237,7 @@ impl OpenFlights {
 
     /// Sets the deadline of an open flight, replacing any earlier one.
     pub(super) fn set_deadline(&mut self, token: Token, at: Time) {
-        let Some(open) = self.open.get_mut(&token) else { return };
+        let Some(open) = self.open.get_mut(token) else { return };
         if let Some(old) = open.deadline.replace(at) {
             self.deadlines.remove(&(old, token));
         }
@@ -257,7 +268,7 @@ impl OpenFlights {
 
     /// Lets an operation of an open flight wait for the list after the one in flight.
     pub(super) fn park(&mut self, path: ByteString, subscriber: Subscriber) {
-        if let Some(open) = self.open.get_mut(&subscriber.token) {
+        if let Some(open) = self.open.get_mut(subscriber.token) {
             open.parked.push(path.clone());
         }
         self.lists.park(path, subscriber);
@@ -272,7 +283,7 @@ impl OpenFlights {
     pub(super) fn next_list(&mut self) -> Option<(ByteString, BTreeSet<Subscriber>)> {
         let (path, subscribers) = self.lists.next()?;
         for Subscriber { token, .. } in &subscribers {
-            if let Some(open) = self.open.get_mut(token) {
+            if let Some(open) = self.open.get_mut(*token) {
                 open.parked.retain(|other| *other != path);
             }
         }
@@ -289,34 +300,40 @@ impl OpenFlights {
         self.lists.take_parked()
     }
 
-    /// Records the result of one operation. Returns true if it was the last one, so that the flight
-    /// is to be completed. Does nothing if the flight is no longer open.
+    /// Records the result of one operation. If it was the last one, removes the flight, and returns
+    /// its reply. Does nothing if the flight is no longer open.
     pub(super) fn settle(
         &mut self,
         token: Token,
         index: usize,
         result: Result<Response, OpError>,
-    ) -> bool {
+    ) -> Option<Reply> {
         // The flight may have timed out, or its future may have been dropped.
-        let Some(open) = self.open.get_mut(&token) else { return false };
-        let slot = open.results.get_mut(index).expect("the index is one of this flight");
+        let open = self.open.get_mut(token)?;
+        assert!(index < open.count, "the index is one of this flight");
+        if open.count == 1 {
+            // Most flights have one operation, whose result needs no place to wait.
+            return Some(self.remove(token)?.reply(vec![result]));
+        }
+        open.results.resize(open.count, None);
+        let slot = open.results.get_mut(index)?;
         debug_assert!(slot.is_none(), "an operation has one result");
         *slot = Some(result);
         open.missing -= 1;
         debug_assert_eq!(open.missing == 0, open.results.iter().all(Option::is_some));
-        open.missing == 0
+        if open.missing > 0 {
+            return None;
+        }
+        let mut open = self.remove(token)?;
+        let results = std::mem::take(&mut open.results).into_iter();
+        Some(open.reply(results.map(|result| result.expect("none is missing")).collect()))
     }
 
     /// Records the operation that made a server refuse a multi, for the message of the error.
     pub(super) fn note_refused(&mut self, token: Token, refused: Box<Target>) {
-        if let Some(open) = self.open.get_mut(&token) {
+        if let Some(open) = self.open.get_mut(token) {
             open.refused.get_or_insert(refused);
         }
-    }
-
-    /// Removes a flight that has all its results. Returns its reply.
-    pub(super) fn complete(&mut self, token: Token) -> Option<Reply> {
-        self.fail(token, &[], &OpError::connection_loss(Outcome::Unknown), |_| None)
     }
 
     /// Removes a flight, and returns its reply. Operations without a result fail with `error`, which
@@ -330,7 +347,7 @@ impl OpenFlights {
         error: &OpError,
         in_flight: impl Fn(usize) -> Option<Target>,
     ) -> Option<Reply> {
-        let open = self.open.get(&token)?;
+        let open = self.open.get(token)?;
         let is_named = error.target().is_some_and(|target| target.operation.is_some());
         let failure = |index| {
             if is_named {
@@ -340,22 +357,13 @@ impl OpenFlights {
             let of_list = || self.target_of_list(Subscriber { token, index });
             error.clone().about(known.or_else(of_list).unwrap_or_default())
         };
-        let missing = open.results.iter().enumerate().filter(|(_, result)| result.is_none());
+        let result = |index| {
+            let known = open.results.get(index).cloned().flatten();
+            known.unwrap_or_else(|| Err(failure(index)))
+        };
         // Collected before the flight is removed, because that removes its parked lists.
-        let failures: Vec<_> = missing.map(|(index, _)| failure(index)).collect();
-        let open = self.remove(token)?;
-        let mut failures = failures.into_iter();
-        let results = open.results.into_iter().map(|result| {
-            result.unwrap_or_else(|| {
-                Err(failures.next().expect("there is one for each missing result"))
-            })
-        });
-        Some(Reply {
-            session: open.session,
-            connection: open.connection,
-            results: results.collect(),
-            refused: open.refused,
-        })
+        let results = (0..open.count).map(result).collect();
+        Some(self.remove(token)?.reply(results))
     }
 
     /// Returns the operation and the path for errors of an operation that waits for a shared list.
@@ -385,5 +393,13 @@ impl OpenFlights {
             && self.deadlines.is_empty()
             && self.quotas.as_ref().is_none_or(|quotas| quotas.is_empty())
             && self.lists.take_parked().is_empty()
+    }
+}
+
+impl OpenFlight {
+    /// Returns the reply with these results.
+    fn reply(self, results: Vec<Result<Response, OpError>>) -> Reply {
+        let Self { session, connection, refused, .. } = self;
+        Reply { session, connection, results, refused }
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use jute_codec::Response;
+use jute_codec::{OpCode, Response};
 use tokio::sync::oneshot;
 
 use crate::chroot::translate::Root;
@@ -49,8 +49,11 @@ enum State<T, E> {
         token: Token,
         reply: oneshot::Receiver<Reply>,
         convert: Convert<T, E>,
-        /// What an error of this side is about.
-        target: Target,
+        /// What an error of this side is about: the operation and the path. The path is a copy, and
+        /// not a clone of the one in the request: the first clone of a `ByteString` allocates too,
+        /// and both owners would then have to count with atomic operations.
+        op: OpCode,
+        path: Box<str>,
         /// `None` without a timeout.
         overdue: Option<Box<Overdue>>,
     },
@@ -74,10 +77,12 @@ impl<T, E: From<OpError>> Op<T, E> {
         watcher: Option<(OwnerId, WatchSender)>,
         convert: impl FnOnce(Answer) -> Result<T, E> + Send + 'static,
     ) -> Self {
-        let mut target = operation.target();
-        if root == Root::Server {
-            target.path = shared.chroot.to_client(&target.path);
-        }
+        let op = operation.request.op();
+        let path = Target::path_of(&operation.request).map(|path| match root {
+            Root::Client => Box::from(&**path),
+            Root::Server => Box::from(&*shared.chroot.to_client(path)),
+        });
+        let path = path.unwrap_or_default();
         let session = terms.and_then(|terms| terms.session);
         let quota = terms.and_then(|terms| terms.quota);
         let flight = Flight { operations: vec![operation], session, deadline: None };
@@ -85,17 +90,17 @@ impl<T, E: From<OpError>> Op<T, E> {
         let owner = owner.unwrap_or(OwnerId::NONE);
         let (sender, reply) = oneshot::channel();
         let sink = ReplySink::Once(sender);
-        let op = match shared.submit(flight, root, owner, sink, watcher, quota) {
+        let submitted = match shared.submit(flight, root, owner, sink, watcher, quota) {
             Err(error) => Self::failed(error),
             Ok(token) => {
                 let (shared, convert) = (Arc::clone(shared), Box::new(convert));
-                let state = State::Waiting { shared, token, reply, convert, target, overdue: None };
-                Self { state }
+                let overdue = None;
+                Self { state: State::Waiting { shared, token, reply, convert, op, path, overdue } }
             }
         };
         match terms.and_then(|terms| terms.timeout) {
-            Some(timeout) => op.timeout(timeout),
-            None => op,
+            Some(timeout) => submitted.timeout(timeout),
+            None => submitted,
         }
     }
 }
@@ -135,11 +140,12 @@ impl<T, E: From<OpError>> Future for Op<T, E> {
     type Output = Result<T, E>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        if let State::Waiting { reply, shared, target, overdue, .. } = &mut self.state {
+        if let State::Waiting { reply, shared, op, path, overdue, .. } = &mut self.state {
             let Poll::Ready(received) = Pin::new(reply).poll(cx) else {
                 let Some(overdue) = overdue else { return Poll::Pending };
                 ready!(overdue.poll(cx, shared.clock.now()));
-                let error = OpError::RuntimeStopped { target: mem::take(target) };
+                let target = Target::new(*op, mem::take(path));
+                let error = OpError::RuntimeStopped { target };
                 // The drop withdraws the request.
                 *self = Self::failed(error);
                 return self.poll(cx);

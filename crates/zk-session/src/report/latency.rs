@@ -23,8 +23,9 @@ pub(crate) struct Latencies {
 
 impl Latencies {
     pub(crate) fn record(&mut self, duration: Duration) {
-        self.make_room(bucket(duration));
-        if let Some(count) = self.buckets.get_mut(bucket(duration) - self.first) {
+        let bucket = bucket(duration);
+        self.make_room(bucket);
+        if let Some(count) = self.buckets.get_mut(bucket - self.first) {
             *count += 1;
         }
         self.count += 1;
@@ -78,10 +79,10 @@ impl Latencies {
 }
 
 fn bucket(duration: Duration) -> usize {
-    let us = duration.as_micros().max(1);
+    let us = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX).max(1);
     let power = us.ilog2();
     // Compares the squares, to find out without floating-point numbers whether us ≥ √2 · 2^power.
-    let is_second = us.saturating_mul(us) >= 1_u128 << (2 * power + 1).min(127);
+    let is_second = u128::from(us) * u128::from(us) >= 1 << (2 * power + 1);
     (2 * power as usize + usize::from(is_second)).min(BUCKETS_MAX - 1)
 }
 

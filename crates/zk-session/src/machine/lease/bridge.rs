@@ -39,6 +39,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use super::config::WriteTerms;
 use super::gaps::Gaps;
 use super::proof::Proof;
 use crate::time::Time;
@@ -46,9 +47,7 @@ use crate::time::Time;
 /// The requests of one connection.
 #[derive(Clone, Debug)]
 pub(super) struct Bridge {
-    /// Length of a tick, extended in case our clock is fast.
-    span: Duration,
-    pub(super) write_interval: Duration,
+    pub(super) terms: WriteTerms,
     /// Candidates for *b*, oldest first.
     requests: VecDeque<Request>,
     /// Requests that the leader has replied to, oldest first.
@@ -81,10 +80,9 @@ struct Pier {
 }
 
 impl Bridge {
-    pub(super) fn new(span: Duration, write_interval: Duration) -> Self {
+    pub(super) fn new(terms: WriteTerms) -> Self {
         Self {
-            span,
-            write_interval,
+            terms,
             requests: VecDeque::new(),
             leader_replies: VecDeque::new(),
             piers: VecDeque::new(),
@@ -93,7 +91,7 @@ impl Bridge {
 
     /// Starts over on a new connection, with a handshake that the leader has replied to.
     pub(super) fn connected(&mut self, proof: Proof, now: Time) {
-        *self = Self::new(self.span, self.write_interval);
+        *self = Self::new(self.terms);
         self.acknowledged(proof, now);
         self.leader_replied(proof.sent, now);
     }
@@ -110,7 +108,7 @@ impl Bridge {
         // A request is not kept if both its neighbours are close to it. It has served as *b+* of the
         // one before it.
         let before = self.requests.len().checked_sub(2).and_then(|index| self.requests.get(index));
-        if before.is_some_and(|before| proof.sent < before.proof.sent + self.write_interval / 4) {
+        if before.is_some_and(|before| proof.sent < before.proof.sent + self.terms.interval / 4) {
             self.requests.pop_back();
         }
         self.requests.push_back(Request { proof, got: now, next_got: None });
@@ -122,7 +120,7 @@ impl Bridge {
 
     /// Records a reply that only the leader can have given, to a request sent at `sent`.
     pub(super) fn leader_replied(&mut self, sent: Time, now: Time) {
-        let is_soon = |last: &LeaderReply| sent < last.sent + self.write_interval / 4;
+        let is_soon = |last: &LeaderReply| sent < last.sent + self.terms.interval / 4;
         if self.leader_replies.back().is_some_and(is_soon) {
             return;
         }
@@ -155,17 +153,18 @@ impl Bridge {
     /// Returns the request on which a provisional lease can be based, given that a write sent at
     /// `sent` was committed.
     pub(super) fn provisional(&self, sent: Time) -> Option<Proof> {
-        let span = self.span * 2 / 3;
+        let span = self.terms.span * 2 / 3;
         let newest = self.requests.iter().rev().find(|request| request.got + span <= sent);
         newest.map(|request| request.proof)
     }
 
     /// Returns *b* for an *a'* that was sent at `to`.
     fn bridged(&self, to: Time) -> Option<Proof> {
+        let span = self.terms.span;
         let is_bridged = |request: &&Request| {
             request.next_got.is_some_and(|from| {
                 // Most requests are too new even without gaps, so check that first: it is cheap.
-                from + self.span <= to && from + self.span + self.gaps(from, to).sum() <= to
+                from + span <= to && from + span + self.gaps(from, to).sum() <= to
             })
         };
         self.requests.iter().rev().find(is_bridged).map(|request| request.proof)
@@ -182,7 +181,7 @@ impl Bridge {
     pub(super) fn next(&self) -> Option<(Time, Proof)> {
         let mut replies = self.leader_replies.iter().rev();
         let (newest, before) = (replies.next()?, replies.next()?);
-        let usual = self.write_interval.max(before.got.saturating_since(before.sent));
+        let usual = self.terms.interval.max(before.got.saturating_since(before.sent));
         let is_idle = newest.sent > before.sent + usual * 2;
         self.piers.back().filter(|_| !is_idle).map(|pier| (pier.got, pier.proof))
     }
@@ -198,10 +197,10 @@ impl Bridge {
         let mut newest = proof;
         // Pings may have been sent since, and no renewal precedes them.
         let last = self.requests.back().map_or(from, |last| last.proof.sent);
-        let mut sent = (from + self.write_interval).max(last);
+        let mut sent = (from + self.terms.interval).max(last);
         while newest.sent < from {
             let got = sent + commit;
-            if newest.deadline() <= got + self.write_interval / 2 + commit {
+            if newest.deadline() <= got + self.terms.interval / 2 + commit {
                 return false;
             }
             let renewal = Proof { sent, ..proof };
@@ -210,7 +209,7 @@ impl Bridge {
             bridge.acknowledged(renewal, got);
             newest = Proof::later(Some(newest), bridge.committed(sent)).unwrap_or(newest);
             bridge.leader_replied(sent, got);
-            sent = sent + self.write_interval.max(commit);
+            sent = sent + self.terms.interval.max(commit);
         }
         true
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::bridge::Bridge;
 use super::commits::{CommitTimes, SlowCommits};
-use super::config::Lease;
+use super::config::{Lease, WriteTerms};
 use super::proof::Proof;
 use super::window::Window;
 use crate::time::Time;
@@ -25,7 +25,8 @@ pub struct LeaseClock {
     commits: CommitTimes,
     /// When the first write was committed after the last lease ended.
     seeking_since: Option<Time>,
-    slow_commits: Option<SlowCommits>,
+    /// Boxed, because nearly all sessions have none, and each has room for one.
+    slow_commits: Option<Box<SlowCommits>>,
 }
 
 /// What renews the lease.
@@ -54,7 +55,7 @@ impl LeaseClock {
 
     /// Returns why writes do not establish a lease, as far as measured.
     pub fn slow_commits(&self) -> Option<SlowCommits> {
-        self.slow_commits
+        self.slow_commits.as_deref().copied()
     }
 
     /// Returns whether one of the newest commits took too long for a lease.
@@ -106,7 +107,7 @@ impl LeaseClock {
     fn in_use_until(&self) -> Option<Time> {
         let Some(Evidence::Writes(bridge)) = &self.evidence else { return None };
         let (got, proof) = bridge.next()?;
-        let interval = bridge.write_interval.max(self.commits.longest());
+        let interval = bridge.terms.interval.max(self.commits.longest());
         let until = earlier(proof.deadline(), self.reserve()).min(got + interval * 2);
         // The next write follows an interval later.
         Some(until.min(earlier(self.deadline()?, interval * 2)))
@@ -115,20 +116,25 @@ impl LeaseClock {
     /// Returns the maximum time from when a lock begins to need the lease of an idle session until
     /// writes extend it, if the servers reply promptly.
     fn bridge_time(&self) -> Duration {
-        let (Some(Evidence::Writes(bridge)), Some(config)) = (&self.evidence, self.config) else {
-            return Duration::ZERO;
-        };
-        let span = config.bridge_span();
+        let Some(WriteTerms { interval, span, .. }) = self.terms() else { return Duration::ZERO };
         let commit = self.commits.longest();
-        let interval = bridge.write_interval.min(span / 8).max(commit);
+        let interval = interval.min(span / 8).max(commit);
         // Five intervals pass: until the first write, two in the gaps, until the next candidate for
         // *a'*, and until *a*. The commits of *b+* and *a*, and one in each gap, come on top.
         span + interval * 5 + commit * 4
     }
 
+    /// Returns how writes keep the lease, if they do.
+    fn terms(&self) -> Option<WriteTerms> {
+        match &self.evidence {
+            Some(Evidence::Writes(bridge)) => Some(bridge.terms),
+            Some(Evidence::Pings(_)) | None => None,
+        }
+    }
+
     /// Returns whether writes can keep a lease if each commit takes this long.
     fn is_reachable(&self, commit: Duration) -> bool {
-        self.config.is_some_and(|config| config.is_reachable(self.timeout, commit))
+        self.terms().is_some_and(|terms| terms.is_reachable(commit))
     }
 
     /// Returns the time at which a lease would end if the leader never paused. It is never earlier
@@ -155,7 +161,7 @@ impl LeaseClock {
     pub fn interval(&self) -> Option<Duration> {
         Some(match self.evidence.as_ref()? {
             Evidence::Pings(window) => window.ping_interval,
-            Evidence::Writes(bridge) => bridge.write_interval,
+            Evidence::Writes(bridge) => bridge.terms.interval,
         })
     }
 
@@ -190,15 +196,13 @@ impl LeaseClock {
     /// shortens the lease. The interval is then so short that another bridge is complete by the
     /// time half of the remaining lease has passed.
     fn usual_interval(&self, now: Time) -> Option<Duration> {
-        let Evidence::Writes(bridge) = self.evidence.as_ref()? else { return None };
-        let config = self.config?;
+        let WriteTerms { interval, span, remaining_min, .. } = self.terms()?;
         let remaining = self.deadline().unwrap_or_default().saturating_since(now);
-        if remaining >= config.remaining_min(self.timeout)? {
-            return Some(bridge.write_interval);
+        if remaining >= remaining_min {
+            return Some(interval);
         }
-        let span = config.bridge_span();
         let in_time = (remaining / 2).saturating_sub(span) / 5;
-        Some(bridge.write_interval.min(in_time.max(span / 8)))
+        Some(interval.min(in_time.max(span / 8)))
     }
 
     /// Returns how long it takes at most until the next write moves the deadline, if a lock begins to
@@ -240,9 +244,10 @@ impl LeaseClock {
 
     /// Returns how much must be left of a lease that a lock begins with.
     fn reserve(&self) -> Duration {
-        let Some(config) = self.config else { return Duration::ZERO };
-        let remaining_min = config.remaining_min(self.timeout).unwrap_or_default();
-        (config.bridge_span() * 2).min(remaining_min / 2)
+        let Some(WriteTerms { span, remaining_min, .. }) = self.terms() else {
+            return Duration::ZERO;
+        };
+        (span * 2).min(remaining_min / 2)
     }
 
     /// Returns the maximum silence of a connection after which a new connection can still save the
@@ -368,11 +373,12 @@ impl LeaseClock {
         let is_late = since + self.timeout <= now;
         let too_slow = self.commits.shortest().filter(|commit| !self.is_reachable(*commit));
         let commit = too_slow.or_else(|| is_late.then(|| self.commits.longest()));
-        self.slow_commits = commit.map(|commit| SlowCommits {
+        let slow_commits = commit.map(|commit| SlowCommits {
             commit,
             timeout: self.timeout,
             needed: config.timeout_min_for(commit),
         });
+        self.slow_commits = slow_commits.map(Box::new);
     }
 
     #[cfg(test)]
@@ -389,15 +395,12 @@ impl LeaseClock {
     /// possible proof.
     fn grant(&mut self, sent: Time, timeout: Duration) -> Proof {
         self.timeout = timeout;
-        let writes = self.config.and_then(|config| config.write_interval(timeout));
+        let writes = self.config.and_then(|config| config.write_terms(timeout));
         let pings = self.config.and_then(|config| config.ping_interval(timeout));
         match (&mut self.evidence, writes, pings) {
-            (Some(Evidence::Writes(bridge)), Some(interval), _) => bridge.write_interval = interval,
+            (Some(Evidence::Writes(bridge)), Some(terms), _) => bridge.terms = terms,
             (Some(Evidence::Pings(window)), _, Some(interval)) => window.ping_interval = interval,
-            (evidence, Some(interval), _) => {
-                let span = self.config.map(|config| config.bridge_span()).unwrap_or_default();
-                *evidence = Some(Evidence::Writes(Bridge::new(span, interval)));
-            }
+            (evidence, Some(terms), _) => *evidence = Some(Evidence::Writes(Bridge::new(terms))),
             (evidence, None, Some(interval)) => {
                 let unnoticed =
                     self.config.and_then(|config| config.window_span()).unwrap_or_default();

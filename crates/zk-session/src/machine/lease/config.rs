@@ -50,6 +50,31 @@ pub struct Lease {
     tick: Duration,
 }
 
+/// How writes keep a lease with one session timeout. It is computed when a server grants the timeout,
+/// because the state of the lease is published after each reply.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WriteTerms {
+    /// The interval between writes.
+    pub(super) interval: Duration,
+    /// See [`Lease::bridge_span`].
+    pub(super) span: Duration,
+    /// How much of the lease remains at the end of an interval, if the servers reply promptly. Five
+    /// intervals are lost: two for the gaps, one between *b* and *b+*, one between *a'* and *a*, and
+    /// the interval that ends.
+    pub(super) remaining_min: Duration,
+    /// How long intervals and commits may be together, so that enough of the lease remains.
+    spare: Duration,
+}
+
+impl WriteTerms {
+    /// Returns whether writes can keep the lease if each commit takes this long. The next write waits
+    /// for the last commit, so it may determine the interval. Besides, a commit lengthens both gaps,
+    /// and delays *b+* and the end.
+    pub(super) fn is_reachable(&self, commit: Duration) -> bool {
+        self.interval.max(commit) * 5 + commit * 4 <= self.spare
+    }
+}
+
 /// What renews a lease.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 enum By {
@@ -119,42 +144,39 @@ impl Lease {
     /// session timeout. Returns `None` if pings keep the lease, or if the timeout is too short for
     /// a lease.
     pub fn write_interval(&self, timeout: Duration) -> Option<Duration> {
+        Some(self.write_terms(timeout)?.interval)
+    }
+
+    /// Returns on which terms writes keep the lease with this session timeout. Returns `None` if
+    /// pings keep it, or if the timeout is too short for a lease.
+    pub(super) fn write_terms(&self, timeout: Duration) -> Option<WriteTerms> {
         let By::Writes(interval) = self.by else { return None };
         let interval = interval.unwrap_or(timeout / 20).max(WRITE_INTERVAL_MIN);
-        let remaining = slow(timeout)
-            .checked_sub(self.bridge_span())?
-            .checked_sub(interval.saturating_mul(5))?;
-        (remaining >= timeout / 20).then_some(interval)
-    }
-
-    /// Returns how much of a lease kept by writes remains at the end of an interval, if the servers
-    /// reply promptly. Five intervals are lost: two for the gaps, one between *b* and *b+*, one
-    /// between *a'* and *a*, and the interval that ends.
-    pub(super) fn remaining_min(&self, timeout: Duration) -> Option<Duration> {
-        let interval = self.write_interval(timeout)?;
-        Some(slow(timeout) - self.bridge_span() - interval * 5)
-    }
-
-    /// Returns whether writes can keep a lease if each commit takes this long. The next write waits
-    /// for the last commit, so it may determine the interval. Besides, a commit lengthens both gaps,
-    /// and delays *b+* and the end.
-    pub(super) fn is_reachable(&self, timeout: Duration, commit: Duration) -> bool {
-        let Some(interval) = self.write_interval(timeout) else { return false };
-        let lost = self.bridge_span() + interval.max(commit) * 5 + commit * 4;
-        slow(timeout).checked_sub(lost).is_some_and(|remaining| remaining >= timeout / 20)
+        let span = self.bridge_span();
+        let left = slow(timeout).checked_sub(span)?;
+        let remaining_min = left.checked_sub(interval.saturating_mul(5))?;
+        let spare = left.checked_sub(timeout / 20)?;
+        (remaining_min >= timeout / 20).then_some(WriteTerms {
+            interval,
+            span,
+            remaining_min,
+            spare,
+        })
     }
 
     /// Returns the shortest session timeout with which writes can keep a lease if each commit takes
     /// this long.
     pub(super) fn timeout_min_for(&self, commit: Duration) -> Duration {
         let ms = Duration::from_millis;
+        let is_reachable =
+            |timeout| self.write_terms(timeout).is_some_and(|terms| terms.is_reachable(commit));
         let (mut short, mut long) = (0, 1);
-        while long < CONFIGURED_MAX.as_millis() as u64 && !self.is_reachable(ms(long), commit) {
+        while long < CONFIGURED_MAX.as_millis() as u64 && !is_reachable(ms(long)) {
             (short, long) = (long, long * 2);
         }
         while short + 1 < long {
             let middle = u64::midpoint(short, long);
-            if self.is_reachable(ms(middle), commit) { long = middle } else { short = middle }
+            if is_reachable(ms(middle)) { long = middle } else { short = middle }
         }
         ms(long)
     }
@@ -196,7 +218,7 @@ impl Lease {
         match self.by {
             By::Writes(_) => {
                 // Silence of less than a second may just mean that the server is busy.
-                Some((self.remaining_min(timeout)? / 2).max(Duration::from_secs(1)))
+                Some((self.write_terms(timeout)?.remaining_min / 2).max(Duration::from_secs(1)))
             }
             By::Pings { .. } => Some(self.ping_interval(timeout)? * 2 + ACKNOWLEDGEMENT_MAX),
         }

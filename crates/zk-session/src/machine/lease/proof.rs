@@ -20,6 +20,13 @@ impl Proof {
 
     /// Returns the proof with the later deadline.
     pub(super) fn later(one: Option<Self>, other: Option<Self>) -> Option<Self> {
-        one.into_iter().chain(other).max_by_key(|proof| proof.deadline())
+        let (Some(first), Some(second)) = (one, other) else { return one.or(other) };
+        let is_later = if first.timeout == second.timeout {
+            // Nearly always: a timeout changes with a resume only.
+            first.sent <= second.sent
+        } else {
+            first.deadline() <= second.deadline()
+        };
+        if is_later { other } else { one }
     }
 }

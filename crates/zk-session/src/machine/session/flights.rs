@@ -155,9 +155,7 @@ impl SessionMachine {
     /// Records the result of one operation, and completes its flight with the last result. Does
     /// nothing if the flight is no longer open.
     pub(super) fn settle(&mut self, token: Token, index: usize, result: Result<Response, OpError>) {
-        if self.flights.settle(token, index, result)
-            && let Some(reply) = self.flights.complete(token)
-        {
+        if let Some(reply) = self.flights.settle(token, index, result) {
             self.events.push_back(Event::Reply { token, reply });
         }
     }

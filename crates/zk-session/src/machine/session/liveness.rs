@@ -58,7 +58,7 @@ impl SessionMachine {
             return self.connection_timeout() * 2 / 3;
         }
         let usual = self.timeout.in_force() * 2 / 3;
-        let of_lease = self.validity.silence_max().filter(|_| self.is_relied_on);
+        let of_lease = if self.is_relied_on { self.validity.silence_max() } else { None };
         of_lease.map_or(usual, |most| most.min(usual))
     }
 

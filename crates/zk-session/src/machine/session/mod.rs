@@ -120,12 +120,12 @@ pub(crate) struct SessionMachine {
 
 impl SessionMachine {
     /// Creates a machine that requests its first connection at once.
-    pub(crate) fn new(config: SessionConfig, now: Time) -> Self {
+    pub(crate) fn new(mut config: SessionConfig, now: Time) -> Self {
         let mut timers = Timers::default();
         timers.set(Timer::Reconnect, now);
         let mut machine = Self {
             link: Link::first(now, config.response_limit),
-            hosts: Hosts::new(config.hosts.clone(), config.seed),
+            hosts: Hosts::new(std::mem::take(&mut config.hosts), config.seed),
             timers,
             events: VecDeque::new(),
             identity: None,
@@ -259,6 +259,12 @@ impl SessionMachine {
     #[must_use]
     pub(crate) fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
+    }
+
+    /// Returns the time of the last call.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn now(&self) -> Time {
+        self.now
     }
 
     /// Returns the events that [`poll_event`](Self::poll_event) will take.

@@ -34,6 +34,10 @@ impl SessionMachine {
 
     /// Sends waiting flights and due lists until the connection accepts no more.
     pub(super) fn send_waiting(&mut self) {
+        // This is called after each reply and before each flight, and usually nothing waits.
+        if !self.flights.may_be_waiting() && self.link.surplus.is_empty() {
+            return;
+        }
         while self.may_send() {
             self.flights.admit_held(self.now);
             // Send lists first: the flights that wait for them were submitted before those in the

@@ -81,7 +81,10 @@ impl SessionMachine {
 
     /// Schedules the next write that renews the lease.
     pub(super) fn arm_renewal(&mut self) {
-        match self.validity.lease().write_interval(self.now).filter(|_| self.may_renew()) {
+        // The interval is not computed for each write of a session without locks.
+        let interval =
+            if self.may_renew() { self.validity.lease().write_interval(self.now) } else { None };
+        match interval {
             Some(interval) => {
                 let at = self.link.pace.next(self.now, interval);
                 self.timers.set(Timer::Renew, at);
