@@ -204,6 +204,10 @@ pub enum What {
     Hurried { lock: String },
     /// A body has run although its lock was lost at that moment.
     RanLost { lock: String },
+    /// A put into a queue that may have this many items has failed because it is full. The servers had
+    /// committed these zxids when it began and when it ended, and the queue had this many items when it
+    /// began.
+    SaidFull { limit: usize, items: usize, from: i64, to: i64 },
     /// Creates that were handed over together, one after the other: their paths, and how they have
     /// ended. `is_single`: one of them may be with the servers at a time.
     Piped { creates: Vec<(String, Piped)>, is_single: bool },
