@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use jute_codec::{OpCode, SessionId};
 use tokio::time::Instant;
+use zk_recipes::{LostReason, SlowCommits};
 
 use crate::judges::checks::Watcher;
 use crate::program::ends::EndKind;
@@ -58,14 +59,16 @@ pub enum Failure {
     Closed,
     /// A server refused a request with this code.
     Refused(i32),
-    /// The lock, the lease or the membership is lost.
-    Lost,
+    /// The lock or the lease is lost.
+    Lost(LostReason),
+    /// Somebody else has what the caller had.
+    Taken,
     /// The session has expired.
     SessionExpired,
     /// The connection was lost.
     ConnectionLoss,
     /// Commits are too slow for a lease.
-    NoLease,
+    NoLease(SlowCommits),
     /// The outcome is not known.
     Undecided,
     /// Somebody else has deleted or changed the znode.
@@ -104,6 +107,18 @@ pub enum TreeEnd {
     Refused(i32),
 }
 
+/// What a client has had from the begin of a call to its end.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[allow(clippy::exhaustive_structs, reason = "tests write it as a literal")]
+pub struct Had {
+    /// One connection, which it still has.
+    pub connection: Option<u64>,
+    /// One session, which the servers still have.
+    pub session: Option<SessionId>,
+    /// It has been connected since then, and nothing has gone wrong that it could notice.
+    pub calm_since: Option<Duration>,
+}
+
 /// How a call has ended.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[allow(clippy::exhaustive_enums, reason = "judges match it")]
@@ -125,6 +140,8 @@ pub enum What {
     Begun { call: Id, name: &'static str, on: String, timeout: Option<Duration> },
     /// A call has ended.
     Ended { call: Id, end: End },
+    /// A call is about to fail.
+    Failing { call: Id, had: Had },
     /// A call is about to end whose client had no connection from its begin to its end.
     Unsent { call: Id, told: Told },
     /// A caller has a lock. `is_held` says whether the guard promised that at that moment.
@@ -187,6 +204,10 @@ pub enum What {
     Hurried { lock: String },
     /// A body has run although its lock was lost at that moment.
     RanLost { lock: String },
+    /// A put into a queue that may have this many items has failed because it is full. The servers had
+    /// committed these zxids when it began and when it ended, and the queue had this many items when it
+    /// began.
+    SaidFull { limit: usize, items: usize, from: i64, to: i64 },
     /// Creates that were handed over together, one after the other: their paths, and how they have
     /// ended. `is_single`: one of them may be with the servers at a time.
     Piped { creates: Vec<(String, Piped)>, is_single: bool },

@@ -277,8 +277,14 @@ async fn next_session(client: &Client, deadline: Option<Time>) -> Result<Session
             if let Some(session) = status.session {
                 return Ok(session);
             }
-            if status.state == SessionState::Expired || states.next().await.is_none() {
+            if status.state == SessionState::Expired {
                 return Err(RecipeError::SessionExpired);
+            }
+            if status.state == SessionState::AuthFailed {
+                return Err(RecipeError::AuthFailed);
+            }
+            if states.next().await.is_none() {
+                return Err(RecipeError::Closed);
             }
         }
     };

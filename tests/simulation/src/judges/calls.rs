@@ -1,15 +1,19 @@
-//! No call ends with an error that its page does not name.
+//! No call ends with an error that its page does not name, nor with one for which nothing has happened.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use jute_codec::ErrorCode;
+use jute_codec::{ErrorCode, SessionId};
+use zk_recipes::LostReason;
 
+use super::Case;
+use super::facts::Facts;
 use super::users::{Used, Users};
-use crate::history::{End, Event, Failure, Id, What};
+use crate::history::{End, Event, Failure, Had, Id, What, Who};
 use crate::program::identities::CHANGE;
 use crate::program::newer::{NEWER, NEWEST};
 use crate::program::settled;
+use crate::program::{Job, Program};
 use crate::world::faults::REFUSALS;
 use crate::world::plan::{FaultKind, Plan};
 
@@ -30,40 +34,90 @@ const OPERATIONS: [&str; 13] = [
     NEWEST,
 ];
 
+/// The calls that wait for nobody but the servers, beside the operations.
+const PROMPT: [&str; 28] = [
+    "ack",
+    "add",
+    "close_barrier",
+    "close_presence",
+    "commit_under",
+    "create_settled",
+    "delete_tree",
+    "downgrade",
+    "ensure",
+    "get",
+    "give_back",
+    "leader",
+    "leave_group",
+    "members",
+    "open_barrier",
+    "put",
+    "put_within",
+    "release",
+    "request_revocation",
+    "set",
+    "set_member",
+    "set_permits",
+    "set_presence",
+    "try_take",
+    "update",
+    "validate",
+    settled::READ,
+    settled::WRITE,
+];
+
+/// The calls that report what a stream has met before.
+const OF_STREAMS: [&str; 4] = ["changes", "complete", "next", "observe"];
+
+/// The calls that may return a guard or a lease.
+const GRANTING: [&str; 6] =
+    ["acquire", "downgrade", "take", "take_batch", "try_acquire", "try_take"];
+/// How many guards a task has at the same time at most.
+const GUARDS_MAX: usize = 9;
+
+/// A try without a timeout gives up after a session timeout, of which none is shorter.
+const TRY_MIN: Duration = Duration::from_secs(3);
+/// By how much earlier than its timeout a call may seem to have ended: timers count milliseconds.
+const EARLY: Duration = Duration::from_millis(1);
+/// For how long a call that was dropped may still count as one that waits.
+const DROPPED: Duration = Duration::from_secs(60);
+
 /// Servers that look for empty containers so often remove one before its first child comes.
 const REAPED_AT_ONCE: Duration = Duration::from_millis(100);
 
-/// The longest round trip of a write with which a session of this length has a lease.
-const PROMPT_MAX: Duration = Duration::from_millis(20);
-const PROMPT_SESSION_MIN: Duration = Duration::from_secs(4);
+/// With which session timeout a lease begins in any case, in percent of the one that it needs. With a
+/// shorter one, the writes of callers may move renewals so that none extends the lease in time.
+const LEASE_MARGIN: u32 = 115;
+/// By how much longer a commit may seem to take in a world in which nothing goes wrong.
+const COMMIT_SLACK: Duration = Duration::from_millis(5);
+/// The longest pause of a client or a recipe in a world without faults.
+const PAUSE_MAX: Duration = Duration::from_secs(5);
 
 /// The faults of servers that refuse requests.
 const REFUSING: [FaultKind; 4] =
     [FaultKind::Refusal, FaultKind::Throttle, FaultKind::Overload, FaultKind::Stampede];
+
+/// The faults that keep no client from its servers, and no server from the others. Rows and surprises
+/// consist of the other kinds of their world.
+const HARMLESS: [FaultKind; 7] = [
+    FaultKind::Ambush,
+    FaultKind::Deletion,
+    FaultKind::Intruder,
+    FaultKind::Row,
+    FaultKind::SequenceEnd,
+    FaultKind::Stranger,
+    FaultKind::Surprise,
+];
 
 /// The calls that try again for as long as servers fail, because nobody else can give up for the caller
 /// what it has.
 const NEVER_GIVE_UP: [&str; 3] = ["release", "downgrade", "close_presence"];
 
 /// Returns how the promise was broken.
-pub fn judge(events: &[Event], plan: &Plan, deleted: &BTreeSet<String>) -> Vec<String> {
-    let rules = Rules {
-        are_refused: plan.may_forbid() || has(plan, &REFUSING),
-        are_forbidden: plan.may_forbid(),
-        are_cut: !plan.faults.is_empty() || plan.closes_connections(),
-        are_exhausted: has(plan, &[FaultKind::SequenceEnd]),
-        is_limited: plan.outstanding.is_some(),
-        is_steady: plan.is_steady,
-        is_prompt: plan.is_steady
-            && plan.round_trip_max() <= PROMPT_MAX
-            && [plan.kinds.session, plan.session_timeout_max]
-                .iter()
-                .all(|session| session.is_none_or(|session| session >= PROMPT_SESSION_MIN)),
-        are_old: plan.closes_connections(),
-        are_reaped: plan.reap_interval < REAPED_AT_ONCE,
-        are_tampered: !deleted.is_empty() || has(plan, &[FaultKind::Stranger]),
-    };
-    judge_by(events, rules, |client, name, code| match code {
+pub fn judge(case: &Case<'_>) -> Vec<String> {
+    let Case { plan, program, events, deleted, .. } = case;
+    let rules = Rules::of(plan, program, deleted);
+    judge_by(events, rules, &Facts::of(case), |client, name, code| match code {
         // Whoever may not read is told so.
         ErrorCode::NO_AUTH => plan.is_blind(client),
         // Recipes wait for a server that accepts writes.
@@ -87,43 +141,165 @@ struct Rules {
     are_cut: bool,
     /// Sequence numbers come to their end.
     are_exhausted: bool,
-    /// Clients permit few requests.
-    is_limited: bool,
-    /// Nothing goes wrong and nothing is slow, so a lock that is held is not lost.
-    is_steady: bool,
-    /// In addition, commits are prompt enough for a lease of any session.
-    is_prompt: bool,
-    /// Servers do not know the newer operations.
+    /// How many operations of callers wait at least when a client that permits few accepts no more.
+    limit: Option<usize>,
+    /// Nothing keeps a client from its servers and nothing is slow, so a session does not end before its
+    /// client, and a lock is lost only if somebody deletes its znode.
+    is_undisturbed: bool,
+    /// Connections end all the same.
     are_old: bool,
+    /// The same for a time in which nothing goes wrong.
+    may_be_undisturbed: bool,
+    /// How long a commit takes at most where nothing goes wrong.
+    commit_max: Duration,
+    /// Nothing keeps a client from its servers.
+    is_reached: bool,
+    /// How long a call takes at most that waits for nobody while nothing does so.
+    longest: Option<Duration>,
     /// Servers remove directories that are empty for a moment, again and again.
     are_reaped: bool,
     /// Strangers change what recipes use.
     are_tampered: bool,
+    /// Some leases of items end by themselves.
+    are_limited: bool,
+    /// Servers continue no sessions.
+    are_replaced: bool,
 }
+
+impl Rules {
+    fn of(plan: &Plan, program: &Program, deleted: &BTreeSet<String>) -> Self {
+        let harmful = plan.faults.iter().filter(|kind| !HARMLESS.contains(kind));
+        let stays = program.moves.is_none();
+        let is_reached = harmful.count() == 0 && stays;
+        let may_be_undisturbed =
+            stays && Plan { faults: Vec::new(), ..plan.clone() }.could_be_steady();
+        let are_reaped = plan.reap_interval < REAPED_AT_ONCE;
+        Self {
+            are_refused: plan.may_forbid() || has(plan, &REFUSING),
+            are_forbidden: plan.may_forbid(),
+            are_cut: !plan.faults.is_empty() || plan.closes_connections(),
+            are_exhausted: has(plan, &[FaultKind::SequenceEnd]),
+            limit: plan.outstanding.map(|limit| {
+                let streams = [Job::Cache, Job::Changes, Job::Group, Job::Observe, Job::Tree];
+                match limit {
+                    // What caches and other streams request counts too.
+                    _ if streams.iter().any(|job| program.has(*job)) => 0,
+                    // A handle with a limit of its own has half of the places.
+                    _ if program.has(Job::Pipe) => limit.div_ceil(2),
+                    limit => limit,
+                }
+            }),
+            is_undisturbed: is_reached && may_be_undisturbed,
+            may_be_undisturbed,
+            are_old: plan.closes_connections(),
+            commit_max: 2 * plan.round_trip_max() + COMMIT_SLACK,
+            is_reached,
+            longest: (stays && !are_reaped)
+                .then(|| PAUSE_MAX + 10 * plan.round_trip_max() + 3 * plan.unapplied_max()),
+            are_reaped,
+            are_tampered: !deleted.is_empty() || has(plan, &[FaultKind::Stranger]),
+            are_limited: program.has(Job::Options),
+            are_replaced: !plan.resumes(),
+        }
+    }
+}
+
+/// A call.
+#[derive(Debug)]
+struct Call<'a> {
+    name: &'a str,
+    on: &'a str,
+    timeout: Option<Duration>,
+    client: Option<Used>,
+    begun: &'a Event,
+    /// When the oldest of the guards may have begun that the task has.
+    since: Duration,
+    /// How many operations of its client were waiting when it began.
+    waiting: usize,
+    /// The session in which it is to be applied, if its caller has chosen one.
+    bound: Option<SessionId>,
+    had: Had,
+}
+
+/// The operations of each client that wait, and until when they count.
+type Waiting = BTreeMap<Used, BTreeMap<Id, Option<Duration>>>;
 
 /// The last argument says whether a call of this client and this name may be refused with this code.
 fn judge_by(
     events: &[Event],
     rules: Rules,
+    facts: &Facts<'_>,
     may_refuse: impl Fn(usize, &str, ErrorCode) -> bool,
 ) -> Vec<String> {
-    let mut calls: BTreeMap<Id, (&str, bool, Option<Used>, &Event)> = BTreeMap::new();
+    let mut calls: BTreeMap<Id, Call<'_>> = BTreeMap::new();
     let mut violations = Vec::new();
     let mut users = Users::default();
+    let mut grants: BTreeMap<Who, VecDeque<Duration>> = BTreeMap::new();
+    let mut waiting = Waiting::new();
+    let mut bound: BTreeMap<&str, SessionId> = BTreeMap::new();
     for event in events {
         users.see(event);
         match &event.what {
-            What::Begun { call, name, timeout, .. } => {
+            What::Bound { path, session } => drop(bound.insert(path, *session)),
+            What::Begun { call, name, on, timeout } => {
                 let client = event.who.map(|who| users.of(who));
-                calls.insert(*call, (name, timeout.is_some(), client, event));
+                let mut since = event.at;
+                if let Some(who) = event.who {
+                    let grants = grants.entry(who).or_default();
+                    if GRANTING.contains(name) {
+                        grants.push_back(event.at);
+                        grants.drain(..grants.len().saturating_sub(GUARDS_MAX));
+                    }
+                    since = grants.front().copied().unwrap_or(since);
+                }
+                let mut others = 0;
+                if let Some(client) = client.filter(|_| OPERATIONS.contains(name)) {
+                    let waiting = waiting.entry(client).or_default();
+                    waiting.retain(|_, until| until.is_none_or(|until| until > event.at));
+                    others = waiting.len();
+                    waiting.insert(*call, None);
+                }
+                let begun = Call {
+                    name,
+                    on,
+                    timeout: *timeout,
+                    client,
+                    begun: event,
+                    since,
+                    waiting: others,
+                    bound: bound.get(on.as_str()).copied(),
+                    had: Had::default(),
+                };
+                calls.insert(*call, begun);
             }
-            What::Ended { call, end: End::Failed(failure) } => {
-                let Some((name, has_timeout, client, begun)) = calls.get(call) else { continue };
-                let is_over = client.is_some_and(|it| is_of_end(&users, it, name, failure));
-                let is_refused = matches!((failure, begun.who), (Failure::Refused(code), Some(who))
-                    if may_refuse(who.client, name, ErrorCode(*code)));
-                if !is_over && !is_refused && !rules.allow(name, *has_timeout, failure) {
-                    violations.push(format!("a call has failed with {failure:?}: {begun}"));
+            What::Failing { call, had } => {
+                if let Some(call) = calls.get_mut(call) {
+                    call.had = *had;
+                }
+            }
+            What::Ended { call: id, end } => {
+                let Some(call) = calls.remove(id) else { continue };
+                if let Some(waiting) = call.client.and_then(|client| waiting.get_mut(&client))
+                    && let Some(until) = waiting.get_mut(id)
+                {
+                    // What was sent for a call that is given up is still with the servers.
+                    *until =
+                        Some(event.at + if *end == End::Done { Duration::ZERO } else { DROPPED });
+                }
+                let End::Failed(failure) = end else { continue };
+                let is_over =
+                    call.client.is_some_and(|it| is_of_end(&users, it, call.name, failure));
+                // A client without a server that accepts writes knows the answer.
+                let is_answered = |code| {
+                    code == ErrorCode::NOT_READ_ONLY || call.is_answered(facts, event.at, code)
+                };
+                let is_refused = matches!((failure, call.begun.who), (Failure::Refused(code), Some(who))
+                    if may_refuse(who.client, call.name, ErrorCode(*code))
+                        && is_answered(ErrorCode(*code)));
+                if !is_over && !is_refused && !rules.allow(&call, event.at, facts, failure) {
+                    let (at, begun) = (event.at, call.begun);
+                    violations
+                        .push(format!("at {at:?}, a call has failed with {failure:?}: {begun}"));
                 }
             }
             What::LostForNothing { lock } => {
@@ -140,29 +316,75 @@ fn judge_by(
 fn is_of_end(users: &Users, client: Used, name: &str, failure: &Failure) -> bool {
     let has_stopped = users.stopped_at(client).is_some();
     match failure {
-        Failure::Closed => users.is_ending(client),
+        // The end of a client is that of its locks.
+        Failure::Closed | Failure::Lost(LostReason::Closed) => users.is_ending(client),
         // There is no other session in which the call could go on.
-        Failure::SessionExpired => has_stopped,
-        Failure::Lost => {
-            // The end of a client is that of its locks.
-            if name == "downgrade" {
-                return users.is_ending(client);
-            }
-            has_stopped && ["observe", "lead", "leader", "set_permits"].contains(&name)
-        }
+        Failure::SessionExpired | Failure::Lost(LostReason::SessionExpired) => has_stopped,
         Failure::Undecided => has_stopped && ["put", "put_within"].contains(&name),
         _ => false,
     }
 }
 
+impl Call<'_> {
+    fn is_operation(&self) -> bool {
+        OPERATIONS.contains(&self.name)
+    }
+
+    fn number(&self) -> Option<usize> {
+        self.client.map(|(number, _)| number)
+    }
+
+    /// Returns whether a server has answered a request of the client with this code. An operation is
+    /// one request, with its path.
+    fn is_answered(&self, facts: &Facts<'_>, at: Duration, code: ErrorCode) -> bool {
+        let from = match self.name {
+            name if OF_STREAMS.contains(&name) => Duration::ZERO,
+            // A lock that was lost before is removed at once, and the caller is told how that has ended.
+            "release" => self.since,
+            _ => self.begun.at,
+        };
+        // A transaction of a guard begins with its contender.
+        let path = (self.is_operation() && self.name != "transaction").then_some(self.on);
+        facts.is_answered(self.number(), from, at, path, |it| it == code)
+    }
+
+    /// Returns whether the time of the call was over by then.
+    fn is_over_by(&self, at: Duration) -> bool {
+        let is_try = ["try_acquire", "try_take"].contains(&self.name);
+        let least = self.timeout.or_else(|| is_try.then_some(TRY_MIN));
+        least.is_some_and(|least| self.begun.at + least <= at + EARLY)
+    }
+
+    /// Returns whether its client has been connected since then, and nothing has gone wrong.
+    fn is_calm_since(&self, since: Duration) -> bool {
+        self.had.calm_since.is_some_and(|calm| calm <= since)
+    }
+
+    /// Returns whether its client may not know what has become of a request.
+    fn may_be_in_doubt(&self, at: Duration, facts: &Facts<'_>) -> bool {
+        let is_kept = self.had.connection.is_some() && self.had.session.is_some();
+        let is_refused = facts.is_answered(self.number(), self.begun.at, at, None, |code| {
+            REFUSALS.contains(&code) || code == ErrorCode::NO_AUTH
+        });
+        !is_kept || is_refused || self.is_over_by(at)
+    }
+}
+
 impl Rules {
-    fn allow(self, name: &str, has_timeout: bool, failure: &Failure) -> bool {
-        let is_operation = OPERATIONS.contains(&name);
+    fn allow(self, call: &Call<'_>, at: Duration, facts: &Facts<'_>, failure: &Failure) -> bool {
+        let (name, is_operation) = (call.name, call.is_operation());
+        let are_tampered = self.are_tampered && facts.is_tampered_by(at);
         match failure {
-            // A try has a timeout of its own.
-            Failure::TimedOut => has_timeout || ["try_acquire", "try_take"].contains(&name),
+            Failure::TimedOut => {
+                let is_prompt = is_operation || PROMPT.contains(&name);
+                let is_reached = self.is_reached || call.is_calm_since(call.begun.at);
+                let longest = self.longest.filter(|_| is_prompt && is_reached);
+                call.is_over_by(at) && longest.is_none_or(|longest| at < call.begun.at + longest)
+            }
             // A client that moves to another server waits for its replies.
-            Failure::ConnectionLoss => is_operation && self.are_cut,
+            Failure::ConnectionLoss => {
+                is_operation && self.are_cut && call.had.connection.is_none()
+            }
             Failure::SessionExpired => {
                 // Rounds and changes of a barrier whose outcome the next session cannot know, and
                 // operations that belong to one session.
@@ -174,7 +396,10 @@ impl Rules {
                     "commit_under",
                     settled::WRITE,
                 ];
-                is_operation || of_session.contains(&name) || name == "hand_over"
+                let is_bound = name == "commit_in" && call.bound != call.had.session;
+                let has_ended = call.had.session.is_none() || is_bound;
+                let may_end = is_operation || of_session.contains(&name) || name == "hand_over";
+                may_end && has_ended && !self.is_undisturbed_since(call, call.begun.at)
             }
             // These codes say that a later request may be applied.
             Failure::Refused(code)
@@ -183,73 +408,131 @@ impl Rules {
                 false
             }
             Failure::Refused(code) => {
-                let is_answer = [ErrorCode::NO_NODE, ErrorCode::NODE_EXISTS, ErrorCode::NOT_EMPTY]
-                    .contains(&ErrorCode(*code));
-                // The judge of trees knows whether others had changed what the call concerns.
-                let is_beaten = match name {
-                    "delete_tree" => ErrorCode(*code) == ErrorCode::NOT_EMPTY,
-                    "ensure" => ErrorCode(*code) == ErrorCode::NO_NODE,
-                    settled::WRITE => is_answer || ErrorCode(*code) == ErrorCode::BAD_VERSION,
-                    settled::READ => ErrorCode(*code) == ErrorCode::NO_NODE,
-                    _ => false,
-                };
-                // A taker passes over an item with children that it cannot remove.
-                let passes_over = ["take", "take_batch", "try_take"].contains(&name);
-                if passes_over && ErrorCode(*code) == ErrorCode::NOT_EMPTY {
-                    return false;
-                }
-                // An acquire gives up after several directories that were gone at once.
-                let is_reaped = self.are_reaped && ErrorCode(*code) == ErrorCode::NO_NODE;
-                let is_excused = self.are_refused || self.are_tampered || is_reaped;
-                (is_operation && is_answer) || is_beaten || is_excused
+                let code = ErrorCode(*code);
+                // After a lost reply, what is read says that a version was not that one any more.
+                let is_read = name == settled::WRITE
+                    && code == ErrorCode::BAD_VERSION
+                    && call.had.connection.is_none();
+                (is_read || call.is_answered(facts, at, code))
+                    && self.may_refuse(name, code, are_tampered)
             }
-            Failure::Lost if name == "downgrade" && self.is_steady => false,
-            Failure::Lost => {
-                // A caller that is stopped learns of the grant of its lock after the loss.
-                let of_guard = [
-                    "acquire",
-                    "try_acquire",
-                    "validate",
-                    "release",
-                    "ack",
-                    "downgrade",
-                    "transaction",
-                    "commit_under",
-                    "run_body",
-                ];
-                // Another session has taken the id while the member was absent.
-                of_guard.contains(&name)
-                    || ["set_member", "leave_group"].contains(&name)
-                    // Others have deleted the place of a taker again and again.
-                    || (self.are_tampered && ["take", "take_batch", "try_take"].contains(&name))
+            Failure::Lost(reason) => self.may_lose(call, at, facts, *reason),
+            // Another session has taken the id while the member was absent.
+            Failure::Taken => {
+                ["set_member", "leave_group"].contains(&name)
+                    && (!self.is_undisturbed || facts.is_deleted_by(at))
             }
-            Failure::NoLease if self.is_prompt => false,
-            Failure::NoLease => ["acquire", "try_acquire", "run_body", "lead"].contains(&name),
+            Failure::NoLease(slow) => {
+                // Nothing else may keep a lease from beginning where nothing goes wrong.
+                let is_slow = slow.commit <= self.commit_max
+                    && slow.timeout < slow.needed * LEASE_MARGIN / 100;
+                let has_reason = is_slow || !self.is_undisturbed_since(call, call.since);
+                has_reason && ["acquire", "try_acquire", "run_body", "lead"].contains(&name)
+            }
             Failure::Undecided => {
                 // The session of the others may have ended before the outcome was known.
                 // Others have set a list twice before it was known.
-                ["ack", "add", "set", "update", settled::WRITE].contains(&name)
-                    || (["put", "put_within"].contains(&name) && self.are_refused)
+                let may_be_undecided = ["ack", "add", "set", "update", settled::WRITE]
+                    .contains(&name)
+                    || (["put", "put_within"].contains(&name) && self.are_refused);
+                may_be_undecided && call.may_be_in_doubt(at, facts)
             }
             // Another member has the id, or another presence the path.
             // Or another call has deleted the znode and created it again.
             Failure::Changed => {
                 // An item that a taker may not read does not count as none.
                 let is_forbidden = self.are_forbidden && name == "try_take";
-                self.are_tampered
-                    || is_forbidden
-                    || ["join", "begin", settled::WRITE].contains(&name)
+                let is_there = ["join", "begin"].contains(&name)
+                    && (call.is_answered(facts, at, ErrorCode::NODE_EXISTS)
+                        || call.may_be_in_doubt(at, facts));
+                are_tampered || is_forbidden || is_there || name == settled::WRITE
             }
             // Nobody need have created the directory above the lock.
-            Failure::NoRoot => ["acquire", "try_acquire", "commit_under"].contains(&name),
+            Failure::NoRoot => {
+                ["acquire", "try_acquire", "commit_under"].contains(&name)
+                    && call.is_answered(facts, at, ErrorCode::NO_NODE)
+            }
             Failure::Unfinished => name == "hand_over",
-            Failure::Exhausted => self.are_exhausted,
+            Failure::Exhausted => self.are_exhausted && facts.is_ended_by(at),
             // Only calls without a recipe wait in that queue.
-            Failure::Full => (is_operation && self.is_limited) || name == "put_within",
+            Failure::Full => {
+                let is_full = self.limit.is_some_and(|limit| limit <= call.waiting);
+                (is_operation && is_full) || name == "put_within"
+            }
             Failure::Unsupported => self.are_old && (NEWER.contains(&name) || name == NEWEST),
             // The client is not one that ends.
             Failure::Closed | Failure::Other(_) => false,
         }
+    }
+
+    /// Returns whether nothing keeps the client of a call from its servers, and nothing is slow, since
+    /// then.
+    fn is_undisturbed_since(self, call: &Call<'_>, since: Duration) -> bool {
+        self.is_undisturbed || (self.may_be_undisturbed && call.is_calm_since(since))
+    }
+
+    /// Returns whether servers may give this answer to this call.
+    fn may_refuse(self, name: &str, code: ErrorCode, are_tampered: bool) -> bool {
+        let is_answer =
+            [ErrorCode::NO_NODE, ErrorCode::NODE_EXISTS, ErrorCode::NOT_EMPTY].contains(&code);
+        // The judge of trees knows whether others had changed what the call concerns.
+        let is_beaten = match name {
+            "delete_tree" => code == ErrorCode::NOT_EMPTY,
+            "ensure" => code == ErrorCode::NO_NODE,
+            settled::WRITE => is_answer || code == ErrorCode::BAD_VERSION,
+            settled::READ => code == ErrorCode::NO_NODE,
+            _ => false,
+        };
+        // A taker passes over an item with children that it cannot remove.
+        let passes_over = ["take", "take_batch", "try_take"].contains(&name);
+        if passes_over && code == ErrorCode::NOT_EMPTY {
+            return false;
+        }
+        // An acquire gives up after several directories that were gone at once.
+        let is_reaped = self.are_reaped && code == ErrorCode::NO_NODE;
+        let is_excused = self.are_refused || are_tampered || is_reaped;
+        (OPERATIONS.contains(&name) && is_answer) || is_beaten || is_excused
+    }
+
+    /// Returns whether a call may report that a lock, or a lease of an item, is lost for this reason.
+    fn may_lose(
+        self,
+        call: &Call<'_>,
+        at: Duration,
+        facts: &Facts<'_>,
+        reason: LostReason,
+    ) -> bool {
+        // A caller that is stopped learns of the grant of its lock after the loss.
+        let of_guard = [
+            "acquire",
+            "try_acquire",
+            "validate",
+            "release",
+            "ack",
+            "downgrade",
+            "transaction",
+            "commit_under",
+            "run_body",
+        ];
+        // Others have deleted the place of a taker again and again.
+        let is_taker = ["take", "take_batch", "try_take"].contains(&call.name)
+            && reason == LostReason::ZnodeDeleted;
+        let is_session_lost = self.are_replaced
+            || call.had.session.is_none()
+            || facts.is_session_lost(call.since, at);
+        let is_undisturbed = self.is_undisturbed_since(call, call.since);
+        let has_reason = match reason {
+            LostReason::AtRisk => !is_undisturbed || self.are_old,
+            LostReason::DeadlinePassed => !is_undisturbed,
+            LostReason::SessionExpired => !is_undisturbed && is_session_lost,
+            LostReason::ZnodeDeleted => {
+                facts.is_deleted_by(at) || (!is_undisturbed && is_session_lost)
+            }
+            LostReason::HeldTooLong => self.are_limited && call.name == "ack",
+            // A guard that exists is not released, and the client is not one that ends.
+            _ => false,
+        };
+        has_reason && (of_guard.contains(&call.name) || is_taker)
     }
 }
 
@@ -257,18 +540,75 @@ impl Rules {
 mod tests {
     use std::time::Duration;
 
-    use zk_testserver::ServerVersion;
+    use zk_recipes::SlowCommits;
+    use zk_testserver::{Outcome, RequestRecord, ServerVersion};
 
     use super::*;
     use crate::draw::Draw;
-    use crate::judges::tests::history;
+    use crate::judges::tests::{history, request};
     use crate::program::ends::EndKind;
 
-    fn count(name: &'static str, timeout: Option<u64>, failure: Failure, rules: Rules) -> usize {
+    /// Lets a call on `/a` begin, and fail two seconds later.
+    fn call(name: &'static str, timeout: Option<u64>, had: Had, failure: Failure) -> [What; 3] {
         let timeout = timeout.map(Duration::from_secs);
         let begun = What::Begun { call: 1, name, on: "/a".to_owned(), timeout };
         let ended = What::Ended { call: 1, end: End::Failed(failure) };
-        judge_by(&history(vec![begun, ended]), rules, |_, _, _| false).len()
+        [begun, What::Failing { call: 1, had }, ended]
+    }
+
+    fn judged(whats: Vec<What>, rules: Rules, facts: &Facts<'_>) -> usize {
+        judge_by(&history(whats), rules, facts, |_, _, _| false).len()
+    }
+
+    fn count(name: &'static str, timeout: Option<u64>, failure: Failure, rules: Rules) -> usize {
+        let whats = call(name, timeout, Had::default(), failure).into();
+        judged(whats, rules, &Facts::default())
+    }
+
+    /// Counts what is found of a call whose client had this, after this has happened.
+    fn count_with(
+        name: &'static str,
+        had: Had,
+        failure: Failure,
+        rules: Rules,
+        before: What,
+    ) -> usize {
+        let [begun, failing, ended] = call(name, None, had, failure);
+        let events = history(vec![begun, before, failing, ended]);
+        let mut facts = Facts::default();
+        events.iter().for_each(|event| facts.see(event));
+        judge_by(&events, rules, &facts, |_, _, _| false).len()
+    }
+
+    /// Answers a request of `/a` with this code, while the call is under way.
+    fn answer(code: ErrorCode) -> RequestRecord {
+        let mut record = request();
+        (record.path, record.at) = (Some("/a".to_owned()), Duration::from_secs(1));
+        record.outcome = Outcome::Applied(code);
+        record
+    }
+
+    fn changed(record: &RequestRecord, change: impl FnOnce(&mut RequestRecord)) -> RequestRecord {
+        let mut record = record.clone();
+        change(&mut record);
+        record
+    }
+
+    /// Counts what is found of a call after a server has answered the client of this number so.
+    fn count_answered(
+        name: &'static str,
+        failure: Failure,
+        rules: Rules,
+        client: usize,
+        record: &RequestRecord,
+    ) -> usize {
+        let mut facts = Facts::default();
+        facts.answer(Some(client), record);
+        judged(call(name, None, Had::default(), failure).into(), rules, &facts)
+    }
+
+    fn kept() -> Had {
+        Had { connection: Some(1), session: Some(SessionId(7)), calm_since: None }
     }
 
     #[test]
@@ -283,37 +623,167 @@ mod tests {
         assert_eq!(count("put", None, Failure::Undecided, calm), 1);
         assert_eq!(count("add", None, Failure::Undecided, calm), 0);
         assert_eq!(count("put", None, Failure::Closed, calm), 1);
-        assert_eq!(count("put", None, Failure::Lost, calm), 1);
+        assert_eq!(count("put", None, Failure::Lost(LostReason::AtRisk), calm), 1);
         assert_eq!(count("put", None, Failure::Other(String::new()), calm), 1);
     }
 
     #[test]
     fn a_loss_while_nothing_goes_wrong_is_seen() {
-        let count = |whats| judge_by(&history(whats), Rules::default(), |_, _, _| false).len();
+        let count = |whats| judged(whats, Rules::default(), &Facts::default());
         assert_eq!(count(vec![What::LostForNothing { lock: "/a".to_owned() }]), 1);
         assert_eq!(count(vec![What::Calm]), 0);
+    }
+
+    #[test]
+    fn a_timeout_before_its_time_is_seen_and_one_of_a_call_that_waits_for_nobody() {
+        let calm =
+            Rules { is_reached: true, longest: Some(Duration::from_secs(1)), ..Rules::default() };
+        let timed_out = |name, timeout, rules| count(name, timeout, Failure::TimedOut, rules);
+        assert_eq!(timed_out("release", Some(2), Rules::default()), 0);
+        assert_eq!(timed_out("release", Some(3), Rules::default()), 1, "it had another second");
+        assert_eq!(timed_out("try_acquire", None, Rules::default()), 1, "it has three seconds");
+        assert_eq!(timed_out("release", Some(2), calm), 1);
+        assert_eq!(timed_out("create", Some(2), calm), 1);
+        assert_eq!(timed_out("acquire", Some(2), calm), 0, "others have the lock");
+        let disturbed = Rules { is_reached: false, ..calm };
+        let after = |seconds| {
+            let had = Had { calm_since: Some(Duration::from_secs(seconds)), ..kept() };
+            let mut whats = vec![What::Calm; 5];
+            whats.extend(call("release", Some(2), had, Failure::TimedOut));
+            judged(whats, disturbed, &Facts::default())
+        };
+        assert_eq!((after(5), after(6)), (1, 0));
+    }
+
+    #[test]
+    fn a_lost_connection_that_was_not_lost_is_seen() {
+        let cut = Rules { are_cut: true, ..Rules::default() };
+        let count = |had| {
+            let whats = call("create", None, had, Failure::ConnectionLoss).into();
+            judged(whats, cut, &Facts::default())
+        };
+        assert_eq!(count(Had { session: None, ..kept() }), 1);
+        assert_eq!(count(Had { connection: None, ..kept() }), 0);
+    }
+
+    #[test]
+    fn the_end_of_a_session_that_lives_is_seen() {
+        let undisturbed = Rules { is_undisturbed: true, ..Rules::default() };
+        let count = |name, had, rules| {
+            let whats = call(name, None, had, Failure::SessionExpired).into();
+            judged(whats, rules, &Facts::default())
+        };
+        let over = Had { session: None, ..kept() };
+        assert_eq!(count("create", kept(), Rules::default()), 1);
+        assert_eq!(count("create", over, Rules::default()), 0);
+        assert_eq!(count("create", over, undisturbed), 1, "nothing can have ended it");
+        let bound = |session| {
+            let bound = What::Bound { path: "/a".to_owned(), session };
+            let failed = call("commit_in", None, kept(), Failure::SessionExpired);
+            let whats = [bound].into_iter().chain(failed).collect();
+            judged(whats, Rules::default(), &Facts::default())
+        };
+        assert_eq!((bound(SessionId(7)), bound(SessionId(6))), (1, 0));
+    }
+
+    #[test]
+    fn a_lock_that_is_lost_for_no_reason_is_seen() {
+        let disturbed = Rules::default();
+        let undisturbed = Rules { is_undisturbed: true, ..disturbed };
+        let count = |name, reason, rules, before| {
+            count_with(name, kept(), Failure::Lost(reason), rules, before)
+        };
+        let deleted = || What::Deleted { path: "/a/x".to_owned(), czxid: 7 };
+        let expired = || What::LostSession { is_told: true, alive: None };
+        for reason in [LostReason::AtRisk, LostReason::DeadlinePassed] {
+            assert_eq!(count("validate", reason, undisturbed, deleted()), 1);
+            assert_eq!(count("validate", reason, disturbed, What::Calm), 0);
+        }
+        let calm = Had { calm_since: Some(Duration::ZERO), ..kept() };
+        let often = Rules { may_be_undisturbed: true, ..disturbed };
+        let late = || Failure::Lost(LostReason::DeadlinePassed);
+        assert_eq!(count_with("validate", calm, late(), often, What::Calm), 1);
+        assert_eq!(count_with("validate", kept(), late(), often, What::Calm), 0);
+        let old = Rules { are_old: true, ..undisturbed };
+        assert_eq!(count("validate", LostReason::AtRisk, old, What::Calm), 0);
+        let gone = LostReason::ZnodeDeleted;
+        assert_eq!(count("validate", gone, undisturbed, deleted()), 0);
+        assert_eq!(count("validate", gone, disturbed, What::Calm), 1);
+        assert_eq!(count("validate", gone, disturbed, expired()), 0, "with its session");
+        assert_eq!(count("take", gone, undisturbed, deleted()), 0);
+        assert_eq!(count("take", LostReason::DeadlinePassed, disturbed, deleted()), 1);
+        let ended = LostReason::SessionExpired;
+        assert_eq!(count("release", ended, disturbed, expired()), 0);
+        assert_eq!(count("release", ended, disturbed, What::Calm), 1);
+        assert_eq!(count("release", ended, undisturbed, expired()), 1);
+        let limited = Rules { are_limited: true, ..undisturbed };
+        let long = LostReason::HeldTooLong;
+        assert_eq!(count("ack", long, limited, What::Calm), 0);
+        assert_eq!(count("ack", long, undisturbed, What::Calm), 1);
+        assert_eq!(count("validate", LostReason::Released, disturbed, What::Calm), 1);
+        assert_eq!(count("validate", LostReason::Closed, disturbed, What::Calm), 1);
+    }
+
+    #[test]
+    fn a_loss_of_the_session_before_the_guard_is_no_reason() {
+        let lost = What::LostSession { is_told: true, alive: None };
+        let failure = Failure::Lost(LostReason::SessionExpired);
+        let whats = [lost, What::Calm].into_iter().chain(call("acquire", None, kept(), failure));
+        let events = history(whats.collect());
+        let mut facts = Facts::default();
+        events.iter().for_each(|event| facts.see(event));
+        assert_eq!(judge_by(&events, Rules::default(), &facts, |_, _, _| false).len(), 1);
+    }
+
+    #[test]
+    fn an_outcome_that_nothing_has_put_in_doubt_is_seen() {
+        let rules = Rules { are_refused: true, ..Rules::default() };
+        let doubt = |name, timeout, had| {
+            let whats = call(name, timeout, had, Failure::Undecided).into();
+            judged(whats, rules, &Facts::default())
+        };
+        for name in ["ack", "add", "put", settled::WRITE] {
+            assert_eq!(doubt(name, None, kept()), 1, "{name}");
+            assert_eq!(doubt(name, Some(2), kept()), 0, "{name}");
+            assert_eq!(doubt(name, None, Had { connection: None, ..kept() }), 0, "{name}");
+        }
+        let refused = answer(ErrorCode::SYSTEM_ERROR);
+        assert_eq!(count_answered("ack", Failure::Undecided, rules, 0, &refused), 0);
     }
 
     #[test]
     fn old_servers_cut_connections_without_a_fault() {
         for (version, count) in [(ServerVersion::V3_5, 0), (ServerVersion::V3_6, 1)] {
             let plan = Plan { version, faults: Vec::new(), ..Plan::draw(&mut Draw::new(1)) };
-            let (on, name) = ("/a".to_owned(), "create");
-            let begun = What::Begun { call: 1, name, on, timeout: None };
-            let ended = What::Ended { call: 1, end: End::Failed(Failure::ConnectionLoss) };
-            let found = judge(&history(vec![begun, ended]), &plan, &BTreeSet::new());
-            assert_eq!(found.len(), count, "{version:?}: {found:?}");
+            let rules = Rules::of(&plan, &Program::draw(&mut Draw::new(1)), &BTreeSet::new());
+            let whats = call("create", None, Had::default(), Failure::ConnectionLoss).into();
+            assert_eq!(judged(whats, rules, &Facts::default()), count, "{version:?}");
         }
+    }
+
+    #[test]
+    fn only_faults_that_can_do_it_disturb_a_world() {
+        let is_undisturbed = |faults: &[FaultKind]| {
+            let at_once = Duration::ZERO;
+            let plan = Plan::draw(&mut Draw::new(1));
+            let plan = Plan { latency: at_once, jitter: at_once, commit: at_once, ..plan };
+            let plan = Plan { lag: at_once, unapplied: at_once, leader_unapplied: at_once, ..plan };
+            let plan = Plan { service: at_once, leases: None, faults: faults.to_vec(), ..plan };
+            let plan = Plan { clock_rate: crate::world::plan::CLOCK_RATE, ..plan };
+            let program = Program { moves: None, ..Program::draw(&mut Draw::new(1)) };
+            Rules::of(&plan, &program, &BTreeSet::new()).is_undisturbed
+        };
+        assert!(is_undisturbed(&[]));
+        assert!(is_undisturbed(&[FaultKind::Deletion, FaultKind::Stranger]));
+        assert!(!is_undisturbed(&[FaultKind::Deletion, FaultKind::SlowCommits]));
     }
 
     #[test]
     fn a_call_of_a_client_that_has_ended_fails_until_its_task_has_another_one() {
         let failed = |before: Vec<What>, failure: Failure| {
-            let begun =
-                What::Begun { call: 1, name: "acquire", on: "/a".to_owned(), timeout: None };
-            let end = What::Ended { call: 1, end: End::Failed(failure) };
-            let all = before.into_iter().chain([begun, end]).collect();
-            judge_by(&history(all), Rules::default(), |_, _, _| false).len()
+            let failed = call("acquire", None, Had::default(), failure);
+            let all = before.into_iter().chain(failed).collect();
+            judged(all, Rules::default(), &Facts::default())
         };
         let ending = |life| What::Ending { kind: EndKind::Close, life };
         let stopped = || What::Stopped { life: 0 };
@@ -330,46 +800,102 @@ mod tests {
         assert_eq!(closed(vec![ending(0), What::GoesOn { life: 0 }]), 1);
         let again = vec![ending(0), ending(1), What::GoesOn { life: 1 }];
         assert_eq!(closed(again), 0, "it uses the first client for long");
+        let lost = |before| failed(before, Failure::Lost(LostReason::Closed));
+        assert_eq!((lost(vec![ending(0)]), lost(vec![ending(0), renewed()])), (0, 1));
     }
 
     #[test]
-    fn refusals_are_seen_unless_the_world_refuses() {
-        let throttled = Failure::Refused(ErrorCode::THROTTLED_OP.0);
+    fn refusals_are_seen_unless_the_world_refuses_and_a_server_has_said_so() {
         let refusing = Rules { are_refused: true, ..Rules::default() };
-        assert_eq!(count("acquire", None, throttled.clone(), Rules::default()), 1);
-        assert_eq!(count("acquire", None, throttled.clone(), refusing), 0);
-        assert_eq!(count("release", None, throttled, refusing), 1, "it never gives up");
+        let code = ErrorCode::THROTTLED_OP;
+        let (throttled, said) = (Failure::Refused(code.0), answer(code));
+        let failed = |name, rules, client, said: &RequestRecord| {
+            count_answered(name, throttled.clone(), rules, client, said)
+        };
+        assert_eq!(failed("acquire", Rules::default(), 0, &said), 1);
+        assert_eq!(failed("acquire", refusing, 0, &said), 0);
+        assert_eq!(failed("acquire", refusing, 0, &answer(ErrorCode::SYSTEM_ERROR)), 1);
+        assert_eq!(failed("acquire", refusing, 1, &said), 1, "another client was told");
+        let dropped = changed(&said, |said| said.outcome = Outcome::Dropped);
+        assert_eq!(failed("acquire", refusing, 0, &dropped), 1);
+        let late = changed(&said, |said| said.at = Duration::from_secs(9));
+        assert_eq!(failed("acquire", refusing, 0, &late), 1);
+        let other = changed(&said, |said| said.path = Some("/b".to_owned()));
+        assert_eq!(failed("acquire", refusing, 0, &other), 0, "it has several");
+        assert_eq!(failed("create", refusing, 0, &other), 1);
+        assert_eq!(failed("release", refusing, 0, &said), 1, "it never gives up");
         let forbidden = Failure::Refused(ErrorCode::NO_AUTH.0);
-        assert_eq!(count("release", None, forbidden, refusing), 0);
+        let said = answer(ErrorCode::NO_AUTH);
+        assert_eq!(count_answered("release", forbidden, refusing, 0, &said), 0);
+    }
+
+    #[test]
+    fn an_answer_that_no_server_has_given_is_seen() {
+        let missing = Failure::Refused(ErrorCode::NO_NODE.0);
+        let said = answer(ErrorCode::NO_NODE);
+        assert_eq!(count_answered("delete", missing.clone(), Rules::default(), 0, &said), 0);
+        assert_eq!(count("delete", None, missing, Rules::default()), 1);
+        assert_eq!(count_answered("acquire", Failure::NoRoot, Rules::default(), 0, &said), 0);
+        assert_eq!(count("acquire", None, Failure::NoRoot, Rules::default()), 1);
+        let taken = answer(ErrorCode::NODE_EXISTS);
+        let join = |had, said: &RequestRecord| {
+            let mut facts = Facts::default();
+            facts.answer(Some(0), said);
+            judged(call("join", None, had, Failure::Changed).into(), Rules::default(), &facts)
+        };
+        assert_eq!((join(kept(), &taken), join(kept(), &said)), (0, 1));
+        assert_eq!(join(Had { connection: None, ..kept() }, &said), 0, "its create may be lost");
     }
 
     #[test]
     fn a_downgrade_that_loses_a_lock_is_seen_if_nothing_goes_wrong() {
-        let steady = Rules { is_steady: true, ..Rules::default() };
-        assert_eq!(count("downgrade", None, Failure::Lost, steady), 1);
-        assert_eq!(count("downgrade", None, Failure::Lost, Rules::default()), 0);
-        let begun = What::Begun { call: 1, name: "downgrade", on: "/rw".to_owned(), timeout: None };
-        let ended = What::Ended { call: 1, end: End::Failed(Failure::Lost) };
+        let undisturbed = Rules { is_undisturbed: true, ..Rules::default() };
+        let late = || Failure::Lost(LostReason::DeadlinePassed);
+        assert_eq!(count("downgrade", None, late(), undisturbed), 1);
+        assert_eq!(count("downgrade", None, late(), Rules::default()), 0);
+        let closed = Failure::Lost(LostReason::Closed);
+        let [begun, failing, ended] = call("downgrade", None, kept(), closed);
         let ending = What::Ending { kind: EndKind::Close, life: 0 };
-        let all = history(vec![begun, ending, ended]);
-        assert_eq!(judge_by(&all, steady, |_, _, _| false).len(), 0, "its client ends");
+        let whats = vec![begun, ending, failing, ended];
+        assert_eq!(judged(whats, undisturbed, &Facts::default()), 0, "its client ends");
     }
 
     #[test]
     fn a_missing_lease_is_no_reason_where_commits_are_prompt() {
-        let prompt = Rules { is_prompt: true, ..Rules::default() };
-        assert_eq!(count("acquire", None, Failure::NoLease, prompt), 1);
-        assert_eq!(count("acquire", None, Failure::NoLease, Rules::default()), 0);
+        let ms = Duration::from_millis;
+        let count = |commit, needed, is_undisturbed| {
+            let rules = Rules { is_undisturbed, commit_max: ms(50), ..Rules::default() };
+            let slow = SlowCommits::new(ms(commit), ms(4_000), ms(needed));
+            count("acquire", None, Failure::NoLease(slow), rules)
+        };
+        assert_eq!((count(40, 4_500, true), count(60, 4_500, true)), (0, 1));
+        assert_eq!((count(60, 4_500, false), count(60, 3_000, false)), (0, 0));
+        assert_eq!((count(40, 3_600, true), count(40, 3_400, true)), (0, 1), "it is long enough");
     }
 
     #[test]
     fn limits_that_nobody_has_reached_are_seen() {
-        let limited = Rules { are_exhausted: true, is_limited: true, ..Rules::default() };
-        assert_eq!(count("acquire", None, Failure::Exhausted, Rules::default()), 1);
-        assert_eq!(count("acquire", None, Failure::Exhausted, limited), 0);
+        let exhausted = Rules { are_exhausted: true, ..Rules::default() };
+        let count_after = |text: &str, rules| {
+            let fault = What::Fault { number: 1, text: text.to_owned() };
+            count_with("acquire", kept(), Failure::Exhausted, rules, fault)
+        };
+        assert_eq!(count_after("SequenceEnd: /a, after 5 more", exhausted), 0);
+        assert_eq!(count_after("Cut: something", exhausted), 1);
+        assert_eq!(count_after("SequenceEnd: /a, after 5 more", Rules::default()), 1);
+        let limited = |limit| Rules { limit: Some(limit), ..Rules::default() };
+        let full = |name: &'static str, others: u64, limit: usize| {
+            let other = |call| {
+                let (on, timeout) = ("/b".to_owned(), None);
+                What::Begun { call, name: "create", on, timeout }
+            };
+            let others = (2..2 + others).map(other);
+            let whats = others.chain(call(name, None, kept(), Failure::Full)).collect();
+            judged(whats, limited(limit), &Facts::default())
+        };
+        assert_eq!((full("create", 2, 2), full("create", 1, 2)), (0, 1));
+        assert_eq!(full("acquire", 2, 2), 1, "recipes may use more");
         assert_eq!(count("create", None, Failure::Full, Rules::default()), 1);
-        assert_eq!(count("create", None, Failure::Full, limited), 0);
-        assert_eq!(count("acquire", None, Failure::Full, limited), 1, "recipes may use more");
     }
 
     #[test]
@@ -384,11 +910,25 @@ mod tests {
     #[test]
     fn changes_by_others_are_seen_unless_there_are_others() {
         let tampered = Rules { are_tampered: true, ..Rules::default() };
-        assert_eq!(count("ack", None, Failure::Changed, Rules::default()), 1);
-        assert_eq!(count("ack", None, Failure::Changed, tampered), 0);
-        assert_eq!(count("take", None, Failure::Lost, Rules::default()), 1);
-        assert_eq!(count("take", None, Failure::Lost, tampered), 0);
-        let refused = |code: ErrorCode| count("take", None, Failure::Refused(code.0), tampered);
+        let deleted = || What::Deleted { path: "/a/x".to_owned(), czxid: 7 };
+        let count = |rules, before| count_with("ack", kept(), Failure::Changed, rules, before);
+        assert_eq!(count(Rules::default(), deleted()), 1);
+        assert_eq!(count(tampered, deleted()), 0);
+        assert_eq!(count(tampered, What::Calm), 1, "they have not done anything yet");
+        let stranger = What::Fault { number: 1, text: "Stranger: /a/config".to_owned() };
+        assert_eq!(count(tampered, stranger), 0);
+        let count = |rules, before| count_with("set_member", kept(), Failure::Taken, rules, before);
+        let undisturbed = Rules { is_undisturbed: true, ..tampered };
+        assert_eq!((count(undisturbed, deleted()), count(undisturbed, What::Calm)), (0, 1));
+        let refused = |code: ErrorCode| {
+            let record = answer(code);
+            let mut facts = Facts::default();
+            facts.answer(Some(0), &record);
+            let events = history(vec![deleted()]);
+            events.iter().for_each(|event| facts.see(event));
+            let failed = call("take", None, kept(), Failure::Refused(code.0));
+            judged(failed.into(), tampered, &facts)
+        };
         assert_eq!((refused(ErrorCode::NOT_EMPTY), refused(ErrorCode::NO_NODE)), (1, 0));
     }
 }

@@ -13,6 +13,7 @@ pub mod counter;
 pub mod deadlines;
 pub mod ends;
 pub mod exclusion;
+mod facts;
 pub mod far;
 pub mod fencing;
 pub mod group;
@@ -141,7 +142,7 @@ pub fn judge(case: &Case<'_>) -> Vec<Violation> {
         ("a write that was not sent is not in doubt", outcomes::judge_unsent(events, plan)),
         ("a settled operation is applied as its caller was told", settled::judge(events, commits)),
         ("calls go on once the faults have stopped", liveness::judge(events)),
-        ("calls end as their pages say", calls::judge(events, plan, deleted)),
+        ("calls end as their pages say", calls::judge(case)),
         ("requests are few when nothing happens", cost::judge(events, requests, program, quiet)),
         ("whoever waits far behind writes nothing", far::judge(events, requests)),
         ("whoever waits looks for missed changes", checks::judge(events, requests, plan)),

@@ -44,11 +44,26 @@ pub fn judge_limit(events: &[Event], commits: &[CommitRecord], plan: &Plan) -> V
             && commit.path.as_deref().is_some_and(|path| path.starts_with(&entries))
     };
     let deletions = commits.iter().filter(is_deletion).map(|commit| commit.zxid.0).collect();
-    judge_puts(events, &deletions)
+    let is_create = |commit: &&CommitRecord| {
+        commit.error == ErrorCode::OK
+            && matches!(commit.op, OpCode::CREATE | OpCode::CREATE2)
+            && commit.path.as_deref().is_some_and(|path| {
+                path.strip_prefix(&entries).is_some_and(|name| !name.contains('/'))
+            })
+    };
+    // A batch has one transaction.
+    let creates: Vec<i64> = commits.iter().filter(is_create).map(|commit| commit.zxid.0).collect();
+    judge_puts(events, &deletions, &creates)
 }
 
-fn judge_puts(events: &[Event], deletions: &BTreeSet<i64>) -> Vec<String> {
+fn judge_puts(events: &[Event], deletions: &BTreeSet<i64>, creates: &[i64]) -> Vec<String> {
     let broken = |event: &Event| match event.what {
+        What::SaidFull { limit, items, from, to }
+            if items + creates.iter().filter(|zxid| (from + 1..=to).contains(zxid)).count()
+                < limit =>
+        {
+            Some(format!("the queue was not full: {event}"))
+        }
         What::PutWithin { limit, items, from, to }
             if items >= limit && deletions.range(from + 1..=to).next().is_none() =>
         {
@@ -387,12 +402,24 @@ mod tests {
     fn a_put_into_a_full_queue_is_seen() {
         let count = |items: usize, deletions: &[i64]| {
             let put = What::PutWithin { limit: 3, items, from: 5, to: 9 };
-            judge_puts(&history(vec![put]), &deletions.iter().copied().collect()).len()
+            judge_puts(&history(vec![put]), &deletions.iter().copied().collect(), &[]).len()
         };
         assert_eq!(count(3, &[]), 1);
         assert_eq!(count(2, &[]), 0);
         assert_eq!(count(3, &[7]), 0, "an item has left meanwhile");
         assert_eq!(count(3, &[4, 10]), 1);
+    }
+
+    #[test]
+    fn a_queue_that_is_called_full_and_is_not_is_seen() {
+        let count = |items: usize, creates: &[i64]| {
+            let full = What::SaidFull { limit: 3, items, from: 5, to: 9 };
+            judge_puts(&history(vec![full]), &BTreeSet::new(), creates).len()
+        };
+        assert_eq!(count(3, &[]), 0);
+        assert_eq!(count(2, &[]), 1);
+        assert_eq!(count(1, &[6, 6]), 0, "others have put two meanwhile");
+        assert_eq!(count(2, &[4, 10]), 1);
     }
 
     #[test]

@@ -450,7 +450,7 @@ async fn take_with<K: Kind>(
 
 /// Records that a caller was told of the loss of a lock that nothing can have taken away.
 fn tell_loss<T>(task: &Task, name: &str, called: &Called<T>) {
-    let is_lost = matches!(called, Called::Failed(Failure::Lost, _));
+    let is_lost = matches!(called, Called::Failed(Failure::Lost(_), _));
     if is_lost && task.stays_leased() {
         task.push(What::LostForNothing { lock: name.to_owned() });
     }

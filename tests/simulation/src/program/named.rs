@@ -1,9 +1,9 @@
 //! What the errors of the library mean to judges.
 
 use zk_recipes::{
-    CacheError, DowngradeError, GroupError, HandOverError, LockError, MultiLockError,
-    MultiReleaseError, OpError, Outcome, PresenceError, RecipeError, SettledError, Stopped,
-    TransactionError, ValueError, WorkQueueError,
+    CacheError, DowngradeError, Ending, GroupError, HandOverError, LockError, LostReason,
+    MultiLockError, MultiReleaseError, OpError, Outcome, PresenceError, RecipeError, SettledError,
+    Stopped, TransactionError, ValueError, WorkQueueError,
 };
 
 use jute_codec::ErrorCode;
@@ -66,8 +66,8 @@ impl Named for LockError {
         match self {
             Self::ChrootMissing { .. } => Failure::NoRoot,
             Self::Closed => Failure::Closed,
-            Self::Lost(_) => Failure::Lost,
-            Self::NoLease(_) => Failure::NoLease,
+            Self::Lost(reason) => Failure::Lost(*reason),
+            Self::NoLease(slow) => Failure::NoLease(*slow),
             Self::QueueExhausted { .. } => Failure::Exhausted,
             Self::Refused { code, .. } => Failure::Refused(code.0),
             Self::TimedOut(_) => Failure::TimedOut,
@@ -96,7 +96,7 @@ impl Named for WorkQueueError {
             Self::Blocked { .. } | Self::HasChildren { .. } | Self::ItemGone { .. } => {
                 Failure::Changed
             }
-            Self::LeaseLost(_) => Failure::Lost,
+            Self::LeaseLost(reason) => Failure::Lost(*reason),
             Self::Unknown { .. } => Failure::Undecided,
             Self::QueueExhausted { .. } => Failure::Exhausted,
             Self::Takers(error) => error.failure(),
@@ -145,7 +145,7 @@ impl Named for SettledError {
             Self::SessionEnded { .. } => Failure::SessionExpired,
             Self::Overtaken { .. } => Failure::Undecided,
             Self::Replaced { .. } => Failure::Changed,
-            Self::LockLost(_) => Failure::Lost,
+            Self::LockLost(reason) => Failure::Lost(*reason),
             other => Failure::Other(other.to_string()),
         }
     }
@@ -167,7 +167,7 @@ impl Named for DowngradeError {
 impl Named for TransactionError {
     fn failure(&self) -> Failure {
         match self {
-            Self::Lost(_) => Failure::Lost,
+            Self::Lost(reason) => Failure::Lost(*reason),
             Self::Op(error) => error.failure(),
             Self::CheckRefused { code, .. } | Self::Refused { code, .. } => {
                 Failure::Refused(code.0)
@@ -200,8 +200,9 @@ impl Named for MultiReleaseError {
 impl Named for Stopped {
     fn failure(&self) -> Failure {
         match self {
-            Self::AtRisk | Self::Lost(_) => Failure::Lost,
-            Self::NoLease(_) => Failure::NoLease,
+            Self::AtRisk => Failure::Lost(LostReason::AtRisk),
+            Self::Lost(reason) => Failure::Lost(*reason),
+            Self::NoLease(slow) => Failure::NoLease(*slow),
             other => Failure::Other(other.to_string()),
         }
     }
@@ -231,7 +232,8 @@ impl Named for GroupError {
     fn failure(&self) -> Failure {
         match self {
             Self::Recipe(error) => error.failure(),
-            Self::Ended(_) => Failure::Lost,
+            Self::Ended(Ending::ClientStopped) => Failure::Closed,
+            Self::Ended(Ending::IdTaken(_)) => Failure::Taken,
             Self::IdTaken { .. } => Failure::Changed,
             other => Failure::Other(other.to_string()),
         }

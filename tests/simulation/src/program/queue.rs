@@ -7,7 +7,7 @@ use std::time::Duration;
 use zk_recipes::{Leased, LockState, WorkQueue};
 
 use super::task::{Called, TIMEOUT_MAX, Task};
-use crate::history::{Id, Share, Told, What};
+use crate::history::{Failure, Id, Share, Told, What};
 use crate::world::clients::CommonQueue;
 use crate::world::kinds::WorldKind;
 use crate::world::registry::{Guarded, Standing};
@@ -162,7 +162,11 @@ async fn put_within(task: &mut Task, queue: &WorkQueue) {
     let items = task.world.server.children(&format!("{QUEUE}/entries")).unwrap_or_default();
     let items = items.iter().filter(|name| name.starts_with("entry-")).count();
     let from = task.zxid();
-    let told = task.call_within("put_within", QUEUE, queue.put(item.clone())).await.told();
+    let called = task.call_within("put_within", QUEUE, queue.put(item.clone())).await;
+    if matches!(called, Called::Failed(Failure::Full, _)) {
+        task.push(What::SaidFull { limit: LIMIT, items, from, to: task.zxid() });
+    }
+    let told = called.told();
     if told == Told::Applied {
         task.push(What::PutWithin { limit: LIMIT, items, from, to: task.zxid() });
     }

@@ -33,8 +33,10 @@ pub(super) fn poll_after<S: Stream + Unpin, T>(
     called: &Called<T>,
     stream: &mut S,
 ) {
-    let ends = [Failure::Closed, Failure::Lost, Failure::SessionExpired];
-    let has_ended = matches!(called, Called::Failed(failure, _) if ends.contains(failure));
+    let has_ended = matches!(
+        called,
+        Called::Failed(Failure::Closed | Failure::Lost(_) | Failure::SessionExpired, _)
+    );
     if has_ended && !is_over(stream) {
         task.push(What::Endless { stream: name });
     }

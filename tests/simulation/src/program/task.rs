@@ -13,7 +13,7 @@ use zk_tests::scene::poll_times;
 
 use super::named::Named;
 use crate::draw::Draw;
-use crate::history::{End, Failure, Id, Told, What, Who};
+use crate::history::{End, Failure, Had, Id, Told, What, Who};
 use crate::world::World;
 use crate::world::clients::Life;
 use crate::world::kinds::WorldKind;
@@ -243,12 +243,30 @@ impl Task {
         if !is_connected(before) && !is_connected(after) && before.connection == after.connection {
             self.push(What::Unsent { call, told: called.told() });
         }
+        if matches!(end, End::Failed(_)) {
+            let had = self.had(before, after);
+            self.push(What::Failing { call, had });
+        }
         self.push(What::Ended { call, end });
         self.world.trouble.end(call);
         if matches!(called, Called::Done(_)) {
             self.world.trouble.succeed(self.who.client, on);
         }
         called
+    }
+
+    /// Returns what the client has had between these two moments, the last of which is now.
+    fn had(&self, before: Status, after: Status) -> Had {
+        let is_one =
+            is_connected(before) && is_connected(after) && before.connection == after.connection;
+        let connection = is_one.then_some(after.connection);
+        let session = after.session.filter(|session| {
+            before.session == Some(*session) && self.world.server.sessions().contains(session)
+        });
+        let calm_since = self.world.calm_since(self.who.client);
+        let since = calm_since.zip(self.life.connected_since());
+        let calm_since = since.filter(|_| is_one).map(|(calm, connected)| calm.max(connected));
+        Had { connection, session, calm_since }
     }
 
     /// Draws whether a call has a timeout.

@@ -53,6 +53,8 @@ struct State {
     has_expired: AtomicBool,
     has_heir: AtomicBool,
     has_trusted: AtomicBool,
+    /// When it has got its newest connection.
+    connected_since: Mutex<Option<Duration>>,
     is_abandoned: AtomicBool,
     abandoned: Notify,
     /// A watch of a caller has fired.
@@ -84,6 +86,16 @@ impl Life {
     pub fn has_left(&self, now: Duration, member: usize) -> bool {
         let hosts = self.0.hosts.lock().unwrap_or_else(PoisonError::into_inner);
         hosts.as_ref().is_some_and(|(since, members)| *since < now && !members.contains(&member))
+    }
+
+    /// The client has a new connection.
+    pub fn connect(&self, now: Duration) {
+        *self.0.connected_since.lock().unwrap_or_else(PoisonError::into_inner) = Some(now);
+    }
+
+    /// Returns when the client has got its newest connection.
+    pub fn connected_since(&self) -> Option<Duration> {
+        *self.0.connected_since.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The client is about to end, or goes on.

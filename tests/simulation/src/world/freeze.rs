@@ -38,6 +38,14 @@ impl Freezer {
         self.stopped_until(client).is_some()
     }
 
+    /// Returns how long the callers of this client have run again. `None`: they were never stopped, or
+    /// are still.
+    #[expect(clippy::disallowed_methods, reason = "the clock is virtual")]
+    pub fn running_for(&self, client: usize) -> Option<Duration> {
+        let stopped = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Instant::now().checked_duration_since(*stopped.get(&client)?)
+    }
+
     #[expect(clippy::disallowed_methods, reason = "the clock is virtual")]
     fn stopped_until(&self, client: usize) -> Option<Instant> {
         let stopped = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -202,6 +202,14 @@ impl Network {
         self.lock().held_back.get(&client).is_some_and(|until| *until > Instant::now())
     }
 
+    /// Returns how long ago the last packets of this client were held back because it was isolated.
+    /// `None`: they may be still, or never were.
+    #[expect(clippy::disallowed_methods, reason = "the clock is virtual")]
+    pub fn free_for(&self, client: usize) -> Option<Duration> {
+        let until = self.lock().held_back.get(&client).copied()?;
+        Instant::now().checked_duration_since(until)
+    }
+
     /// Isolates a client after one of its next writes or events. There is at most one trap.
     pub fn set_trap(&self, trap: Trap) {
         self.lock().trap = Some(trap);

@@ -243,12 +243,20 @@ impl World {
         let timeout = self.plan.kinds.session.unwrap_or(timeout);
         let mut aside = draw.aside();
         let (network, life) = (self.network.clone(), self.clients.begin(number));
-        let used = life.clone();
+        let (used, history) = (life.clone(), self.history.clone());
         let mut builder = Client::builder(hosts.join(","))
             .session_timeout(timeout)
             .clock(Clock::tokio())
             .seed(draw.seed())
-            .transport(move |host: Host| connect(network.clone(), number, used.clone(), host));
+            .transport(move |host: Host| {
+                let (connected, history) = (used.clone(), history.clone());
+                let connecting = connect(network.clone(), number, used.clone(), host);
+                async move {
+                    let connection = connecting.await;
+                    connected.connect(history.now());
+                    connection
+                }
+            });
         // All clients of a number keep a lease, or none of them does.
         let is_first = self.clients.get(number).is_none();
         if draw.chance(15) && is_first {

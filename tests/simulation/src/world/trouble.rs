@@ -507,6 +507,27 @@ impl World {
         members.collect()
     }
 
+    /// Returns since when nothing has gone wrong that this client could notice, if nothing does now. In
+    /// contrast to what looks regularly, this changes nothing.
+    pub fn calm_since(&self, client: usize) -> Option<Duration> {
+        let now = self.history.now();
+        let is_partitioned =
+            (0..self.plan.members).any(|member| self.server.member(member).is_partitioned());
+        let is_away = self.network.is_isolated(client) || self.freezer.is_stopped(client);
+        let kinds = [FaultKind::Freeze, FaultKind::Delay];
+        let may_freeze = kinds.iter().any(|kind| self.plan.faults.contains(kind));
+        let inner = self.trouble.lock();
+        let has_struck = self.server.pending_faults().len() < inner.armed;
+        if is_partitioned || is_away || has_struck || (may_freeze && now < self.plan.calm_at) {
+            return None;
+        }
+        // Afterwards, a connection may be dead for a while.
+        let free = self.network.free_for(client).map(|it| (now + FROZEN).saturating_sub(it));
+        let running = self.freezer.running_for(client).map(|it| now.saturating_sub(it));
+        let since = [Some(inner.until), free, running].into_iter().flatten().max()?;
+        (since <= now).then_some(since)
+    }
+
     pub(super) fn is_without_trouble(&self, now: Duration) -> bool {
         let is_partitioned =
             (0..self.plan.members).any(|member| self.server.member(member).is_partitioned());
