@@ -4,6 +4,7 @@
 use jute_codec::Acl;
 use jute_codec::ErrorCode;
 use thiserror::Error;
+use zk_session::recipe::Abridged;
 #[cfg(feature = "tokio")]
 use zk_session::{Client, OptionDefect, recipe::Session};
 use zk_session::{ConfigError, OpError, PathDefect};

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 use zk_session::{ConnectionFailure, SessionId};
+use zk_session::recipe::Abridged;
 
 /// Maximum length of an identity in an error, in bytes. The rest is cut off, because each waiter
 /// keeps the identity of its predecessor.
@@ -12,7 +13,7 @@ const IDENTITY_MAX: usize = 64;
 
 /// A call had no result when its time was up.
 #[derive(Clone, Eq, Error, PartialEq)]
-#[error("timed out after {} at {path:?}: {seen}", Rounded(*.waited))]
+#[error("timed out after {} at {path:?}: {seen}", Rounded(*.waited), path = Abridged(.path))]
 #[non_exhaustive]
 pub struct TimedOut {
     /// The path of the lock, or of what else the call waited for.
@@ -137,6 +138,7 @@ impl fmt::Display for LastSeen {
 impl fmt::Display for Predecessor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { ahead, name, identity, session } = self;
+        let name = Abridged(name);
         match ahead {
             0 | 1 => f.write_str("it is held by ")?,
             ahead => write!(f, "{ahead} contenders are ahead, the nearest is ")?,

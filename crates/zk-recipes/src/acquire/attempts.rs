@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use tracing::{Span, debug, debug_span};
-use zk_session::recipe::{Session, Slot};
+use zk_session::recipe::{Abridged, Session, Slot};
 use zk_session::{OpError, Time, WatchMode};
 
 use super::lock::Lock;
@@ -152,7 +152,7 @@ type RunningAttempt<K> = Attended<<K as Recipe>::Attempt, RemovalDuty>;
 
 fn prepare<K: Kind>(lock: &Lock<K>, slot: Slot, may_wait: bool) -> RunningAttempt<K> {
     let (id, path) = (Session::of(lock.client()).unique_id(), lock.path());
-    let span = debug_span!("attempt", %path, id = format!("{id:032x}"));
+    let span = debug_span!("attempt", path = %Abridged(path), id = format!("{id:032x}"));
     let duty = RemovalDuty { counters: Arc::clone(&lock.terms.counters), span };
     Attended::with(lock.client(), slot, K::attempt(&lock.profile, id, may_wait), duty)
 }

@@ -2,6 +2,7 @@
 
 use jute_codec::ErrorCode;
 use thiserror::Error;
+use zk_session::recipe::Abridged;
 use zk_session::{ConfigError, OpError, SlowCommits};
 
 use crate::action::because;
@@ -45,7 +46,8 @@ pub enum LockError {
     /// see each other's holders.
     #[error(
         "the znode {path:?} belongs to a lock of another kind, or with other names; give each lock \
-         a path of its own"
+         a path of its own",
+        path = Abridged(.path)
     )]
     MixedKinds {
         /// Path of the other lock's znode.
@@ -59,7 +61,8 @@ pub enum LockError {
     /// the semaphore with that number, let it accept the stored one, or change the stored one.
     #[error(
         "{directory:?} stores {stored:?} as its number of permits, and this client expects \
-         {expected}; build the semaphore with the stored number, let it accept that one, or change it"
+         {expected}; build the semaphore with the stored number, let it accept that one, or change it",
+        directory = Abridged(.directory)
     )]
     PermitsDiffer {
         /// The directory.
@@ -73,7 +76,8 @@ pub enum LockError {
     /// Delete the directory when it is empty, or use another one.
     #[error(
         "the sequence counter of {directory:?} has reached its end (2147483647); use another \
-         directory, or delete this one while it is empty"
+         directory, or delete this one while it is empty",
+        directory = Abridged(.directory)
     )]
     QueueExhausted {
         /// The directory.

@@ -8,6 +8,8 @@ use super::config::ConfigError;
 use super::failure::ConnectionFailure;
 use super::operation::OpError;
 use crate::types::SessionId;
+use super::target::Refusal;
+use crate::abridged::Abridged;
 
 /// Why a session could not be handed over.
 #[derive(Clone, Eq, Error, PartialEq)]

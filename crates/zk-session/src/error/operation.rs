@@ -8,6 +8,7 @@ use thiserror::Error;
 use super::config::PathDefect;
 use super::failure::ConnectionFailure;
 use super::target::{Label, Refusal, Target};
+use crate::abridged::Abridged;
 
 /// What is known about the effect of an operation that failed.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -61,7 +62,7 @@ pub enum OpError {
         target: Target,
     },
     /// The path is not a valid absolute path of a znode. Nothing was sent.
-    #[error("invalid path {path:?}: {defect}")]
+    #[error("invalid path {path:?}: {defect}", path = Abridged(.path))]
     InvalidPath {
         /// The path as given.
         path: String,
@@ -355,7 +356,7 @@ struct MissingChroot<'a> {
 
 impl fmt::Display for MissingChroot<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { chroot, path } = self;
+        let (chroot, path) = (Abridged(self.chroot), Abridged(self.path));
         write!(
             f,
             "cannot create {path:?}: the chroot {chroot:?} does not exist on the servers; create it, \

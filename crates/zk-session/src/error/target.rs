@@ -62,7 +62,9 @@ impl fmt::Display for Target {
         match (operation, &*self.path) {
             (OpCode::MULTI, "") => f.write_str("commit the multi"),
             (operation, "") => f.write_str(Facts::of(operation).verb),
-            (operation, path) => write!(f, "{} {path:?}", Facts::of(operation).verb),
+            (operation, path) => {
+                write!(f, "{} {:?}", Facts::of(operation).verb, Abridged(path))
+            }
         }
     }
 }

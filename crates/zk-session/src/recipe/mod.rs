@@ -16,6 +16,7 @@ mod session;
 pub use self::lane::Lane;
 #[cfg(feature = "tokio")]
 pub use self::session::Session;
+pub use crate::abridged::Abridged;
 #[cfg(feature = "tokio")]
 pub use crate::driver::janitor::{Due, JANITOR_SLOTS_MAX, Slot};
 #[cfg(feature = "tokio")]
