@@ -39,13 +39,14 @@ pub enum RecipeError {
     #[error("the client is closed")]
     Closed,
     /// A server refused an operation that the recipe needs.
-    #[error("the server refused to {action} {path:?}: {code}{}", because(*.code, .path))]
+    #[error("the server refused to {action} {path:?}: {code}{}", because(*.code, .action.operation(), .path), path = Abridged(.path))]
     Refused {
         /// The error code of the server.
         code: ErrorCode,
         /// What the server refused to do.
         action: FailedAction,
-        /// The path of the znode, or of the directory if the action is on its children.
+        /// The path of the znode; without its number if the server refused to create one that has
+        /// one.
         path: String,
     },
     /// The session expired during an operation that belongs to one session, or it has expired and

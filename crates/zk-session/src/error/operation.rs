@@ -116,7 +116,7 @@ pub enum OpError {
         target: Target,
     },
     /// The server refused the operation.
-    #[error("{}", Refusal { code: *code, target, place: None })]
+    #[error("{}", Refusal { code: *code, target, place: None, is_at_server: false })]
     Server {
         /// The error code of the server.
         code: ErrorCode,
@@ -360,7 +360,8 @@ impl fmt::Display for MissingChroot<'_> {
         write!(
             f,
             "cannot create {path:?}: the chroot {chroot:?} does not exist on the servers; create it, \
-             or let `create_chroot` do that when a client connects"
+             or let `create_chroot` do that when a client connects, which needs the permission \
+             CREATE on the parent of the chroot"
         )
     }
 }

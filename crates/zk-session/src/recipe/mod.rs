@@ -25,6 +25,7 @@ pub use crate::driver::lane_event::LaneEvent;
 pub use crate::driver::lane_queue::LeaseNeed;
 #[cfg(feature = "tokio")]
 pub use crate::driver::notices::Notice;
+pub use crate::error::{Denied, MISSING_CHROOT};
 pub use crate::machine::{Change, Flight, Operation, Reply, Token, WatchNumber};
 #[cfg(feature = "tokio")]
 pub use crate::watchdog::Watchdog;
