@@ -13,7 +13,7 @@ use crate::action::because;
 use crate::machine::{FailedAction, Failure};
 #[cfg(feature = "tokio")]
 use crate::stream::StreamError;
-use crate::timed_out::{MayTimeOut, TimedOut};
+use crate::timed_out::{LastSeen, MayTimeOut, TimedOut};
 
 /// Why a recipe that is not a lock could not do what its caller asked for.
 ///
@@ -128,7 +128,20 @@ impl RecipeError {
 
     /// Creates a timeout that the engine completes before the caller sees it.
     pub(crate) fn timed_out() -> Self {
-        Self::TimedOut(TimedOut::unexplained())
+        Self::timed_out_after(None)
+    }
+
+    /// Does the same for a call that was refused with this code, and has tried again since.
+    pub(crate) fn timed_out_after(refusal: Option<ErrorCode>) -> Self {
+        Self::TimedOut(TimedOut::after(refusal.map_or(LastSeen::Nothing, LastSeen::Refused)))
+    }
+
+    /// Adds to a timeout that a server has refused what the call was about to try again.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn after_refusal(&mut self, code: ErrorCode) {
+        if let Self::TimedOut(timed_out) = self {
+            timed_out.seen = LastSeen::Refused(code);
+        }
     }
 
     /// Converts the failure of an operation. This is no `From`, because compilers suggest every `From`

@@ -133,7 +133,17 @@ fn timeouts(out: &mut String) {
     writeln!(out, "TimedOut: {}", timed_out()).expect("it is a string");
     messages!(
         out,
-        LastSeen { ConnectionLost, NeverConnected, Nothing, OwnSession, Queued, RuntimeStopped },
+        LastSeen {
+            ConnectionLost,
+            NeverConnected,
+            Nothing,
+            OwnSession,
+            Queued,
+            Refused,
+            RuntimeStopped,
+            Unleased,
+            Unproven,
+        },
         [
             LastSeen::ConnectionLost(failure()),
             LastSeen::NeverConnected(failure()),
@@ -142,7 +152,12 @@ fn timeouts(out: &mut String) {
             LastSeen::Queued(predecessor(1, "web-7")),
             LastSeen::Queued(predecessor(3, "")),
             LastSeen::Queued(Predecessor::new(1, "lock", "", None)),
+            LastSeen::Refused(ErrorCode::THROTTLED_OP),
+            LastSeen::Refused(ErrorCode::NOT_READ_ONLY),
+            LastSeen::Refused(ErrorCode::SYSTEM_ERROR),
             LastSeen::RuntimeStopped,
+            LastSeen::Unleased,
+            LastSeen::Unproven,
         ]
     );
 }
