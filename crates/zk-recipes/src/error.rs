@@ -35,8 +35,8 @@ pub enum RecipeError {
     /// The client could not accept the request, or could not read the reply.
     #[error("the client failed: {0}")]
     Client(OpError),
-    /// The client was closed.
-    #[error("the client is closed")]
+    /// The client was closed, or the runtime in which it was built has ended.
+    #[error("the client is closed, or the runtime in which it was built has ended")]
     Closed,
     /// A server refused an operation that the recipe needs.
     #[error("the server refused to {action} {path:?}: {code}{}", because(*.code, .action.operation(), .path), path = Abridged(.path))]

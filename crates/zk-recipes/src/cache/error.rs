@@ -15,9 +15,9 @@ pub enum CacheError {
     /// The client refused to read.
     #[error("the cache cannot read: {0}")]
     Client(OpError),
-    /// The client was closed, a server refused its credentials, or its session has expired and it
-    /// opens no other (`renew_after_expiry(false)`).
-    #[error("the client is closed")]
+    /// The client was closed, the runtime in which it was built has ended, a server refused its
+    /// credentials, or its session has expired and it opens no other (`renew_after_expiry(false)`).
+    #[error("the client is closed, or the runtime in which it was built has ended")]
     Closed,
     /// An option is invalid.
     #[error(transparent)]

@@ -34,8 +34,8 @@ pub enum LockError {
     /// The client could not accept the request, or could not read the reply.
     #[error("the client failed: {0}")]
     Client(OpError),
-    /// The client was closed.
-    #[error("the client is closed")]
+    /// The client was closed, or the runtime in which it was built has ended.
+    #[error("the client is closed, or the runtime in which it was built has ended")]
     Closed,
     /// The lock is no longer held, or the attempt lost its place in the queue too often, or the
     /// session has expired and the client opens no other

@@ -39,9 +39,14 @@ pub enum OpError {
         /// The path of the znode that could not be created, as the client sees it.
         path: String,
     },
-    /// The client was closed. An operation that is called afterwards, or that was not sent before, is
+    /// The client was closed, or the runtime in which it was built has ended, and the session's task
+    /// with it. An operation that is called afterwards, or that was not sent before, is
     /// [`NotApplied`](Outcome::NotApplied).
-    #[error("{}the client is closed; the operation {outcome}", Label(.target))]
+    #[error(
+        "{}the client is closed, or the runtime in which it was built has ended; the operation \
+         {outcome}",
+        Label(.target)
+    )]
     Closed {
         /// What is known about its effect.
         outcome: Outcome,
@@ -370,8 +375,9 @@ impl fmt::Display for MissingChroot<'_> {
 #[derive(Clone, Copy, Eq, Error, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum WatchEnded {
-    /// The client was closed, or a server refused its credentials.
-    #[error("the client is closed")]
+    /// The client was closed, the runtime in which it was built has ended, or a server refused its
+    /// credentials.
+    #[error("the client is closed, or the runtime in which it was built has ended")]
     Closed,
     /// [`remove_watches`](crate::Client::remove_watches) has removed the watch.
     #[error("the watch was removed by `remove_watches`")]
