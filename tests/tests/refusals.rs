@@ -7,8 +7,8 @@ use std::time::Duration;
 use jute_codec::OpCode;
 use zk_recipes::kind::Queued;
 use zk_recipes::{
-    Acl, AtRiskPolicy, Client, ErrorCode, FailedAction, FairLock, GroupError, LockError, LockState,
-    Permissions, PresenceError, RecipeError, Released, ValueError, WorkQueueError,
+    Acl, AtRiskPolicy, Client, ErrorCode, FailedAction, FairLock, GroupError, LastSeen, LockError,
+    LockState, Permissions, PresenceError, RecipeError, Released, ValueError, WorkQueueError,
 };
 use zk_session::recipe::Session;
 use zk_tests::case::{Case, LOCK};
@@ -382,7 +382,9 @@ fn an_overloaded_server_does_not_stretch_the_timeout<C: Case>() {
         let before = client.now();
         let lock = C::of(&client);
         let ended = lock.acquire().timeout(Duration::from_millis(1_100)).await.map(drop);
-        assert!(matches!(ended, Err(LockError::TimedOut(_))));
+        let Err(LockError::TimedOut(timed_out)) = ended else { panic!("{ended:?}") };
+        assert_eq!(timed_out.seen, LastSeen::Refused(ErrorCode::THROTTLED_OP), "{timed_out}");
+        assert!(timed_out.to_string().contains("it throttles its clients"), "{timed_out}");
         assert_eq!(client.now().saturating_since(before).as_millis(), 1_100);
         let sent = world.server.requests().len();
         assert!(sent <= 14, "without pauses: {sent} requests");
@@ -430,7 +432,9 @@ fn an_error_at_validate_is_reported_or_survived<C: Case>() {
                     assert_eq!(validated, Ok(()), "{op:?} {code}\n{}", world.trace());
                 } else {
                     let path = guard.path().to_owned();
-                    let refused = LockError::Refused { code, action: FailedAction::Check, path };
+                    let is_read = *op == OpCode::GET_DATA;
+                    let action = if is_read { FailedAction::Read } else { FailedAction::Check };
+                    let refused = LockError::Refused { code, action, path };
                     assert_eq!(validated, Err(refused), "{}", world.trace());
                 }
                 release(guard).await;

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use jute_codec::ErrorCode;
+use jute_codec::{ErrorCode, OpCode};
+use zk_session::recipe::{Denied, MISSING_CHROOT};
 
 /// What a recipe asked a server to do.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -44,24 +45,50 @@ impl fmt::Display for FailedAction {
     }
 }
 
-/// Explains the codes whose names are not enough, behind a refusal.
-pub(crate) fn because(code: ErrorCode, path: &str) -> &'static str {
-    match code {
-        ErrorCode::NO_NODE if path == "/" => {
-            " (the chroot does not exist on the servers; create it, or let `create_chroot` do that \
-             when a client connects)"
+impl FailedAction {
+    /// Returns an operation of the protocol that does this to the znode at the path of the error.
+    pub(crate) fn operation(self) -> Option<OpCode> {
+        Some(match self {
+            Self::Check => OpCode::CHECK,
+            Self::Create => OpCode::CREATE,
+            Self::Delete => OpCode::DELETE,
+            Self::List => OpCode::GET_CHILDREN,
+            Self::Read => OpCode::GET_DATA,
+            Self::ReadAcl => OpCode::GET_ACL,
+            Self::Write => OpCode::SET_DATA,
+            Self::DeleteChild | Self::ReadChild => return None,
+        })
+    }
+}
+
+/// The end of the message of a refusal, for the codes whose names are not enough.
+pub(crate) struct Because<'a> {
+    code: ErrorCode,
+    operation: Option<OpCode>,
+    path: &'a str,
+}
+
+/// Explains why a server has refused an operation at this path.
+pub(crate) fn because(code: ErrorCode, operation: Option<OpCode>, path: &str) -> Because<'_> {
+    Because { code, operation, path }
+}
+
+impl fmt::Display for Because<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { code, operation, path } = *self;
+        match code {
+            ErrorCode::NO_NODE if path == "/" => write!(f, " ({MISSING_CHROOT})"),
+            ErrorCode::NO_AUTH => {
+                write!(f, " ({})", Denied { operation, path, is_at_server: false })
+            }
+            ErrorCode::INVALID_ACL => f.write_str(
+                " (the access control list is malformed, or grants to the creator, and the server \
+                 knows no identity of this client; check its `auth`, `sasl` or certificate)",
+            ),
+            ErrorCode::NO_CHILDREN_FOR_EPHEMERALS => {
+                f.write_str(" (its parent is ephemeral, such as the znode of an exclusive lock)")
+            }
+            _ => Ok(()),
         }
-        ErrorCode::NO_AUTH => {
-            " (the access control list of the znode, or of its parent, forbids it; check the \
-             credentials of the client)"
-        }
-        ErrorCode::INVALID_ACL => {
-            " (the access control list is malformed, or grants to the creator, and the server knows \
-             no identity of this client; check its `auth`, `sasl` or certificate)"
-        }
-        ErrorCode::NO_CHILDREN_FOR_EPHEMERALS => {
-            " (its parent is ephemeral, such as the znode of an exclusive lock)"
-        }
-        _ => "",
     }
 }

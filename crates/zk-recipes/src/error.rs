@@ -4,6 +4,7 @@
 use jute_codec::Acl;
 use jute_codec::ErrorCode;
 use thiserror::Error;
+use zk_session::recipe::Abridged;
 #[cfg(feature = "tokio")]
 use zk_session::{Client, OptionDefect, recipe::Session};
 use zk_session::{ConfigError, OpError, PathDefect};
@@ -12,7 +13,7 @@ use crate::action::because;
 use crate::machine::{FailedAction, Failure};
 #[cfg(feature = "tokio")]
 use crate::stream::StreamError;
-use crate::timed_out::{MayTimeOut, TimedOut};
+use crate::timed_out::{LastSeen, MayTimeOut, TimedOut};
 
 /// Why a recipe that is not a lock could not do what its caller asked for.
 ///
@@ -34,17 +35,18 @@ pub enum RecipeError {
     /// The client could not accept the request, or could not read the reply.
     #[error("the client failed: {0}")]
     Client(OpError),
-    /// The client was closed.
-    #[error("the client is closed")]
+    /// The client was closed, or the runtime in which it was built has ended.
+    #[error("the client is closed, or the runtime in which it was built has ended")]
     Closed,
     /// A server refused an operation that the recipe needs.
-    #[error("the server refused to {action} {path:?}: {code}{}", because(*.code, .path))]
+    #[error("the server refused to {action} {path:?}: {code}{}", because(*.code, .action.operation(), .path), path = Abridged(.path))]
     Refused {
         /// The error code of the server.
         code: ErrorCode,
         /// What the server refused to do.
         action: FailedAction,
-        /// The path of the znode, or of the directory if the action is on its children.
+        /// The path of the znode; without its number if the server refused to create one that has
+        /// one.
         path: String,
     },
     /// The session expired during an operation that belongs to one session, or it has expired and
@@ -126,7 +128,20 @@ impl RecipeError {
 
     /// Creates a timeout that the engine completes before the caller sees it.
     pub(crate) fn timed_out() -> Self {
-        Self::TimedOut(TimedOut::unexplained())
+        Self::timed_out_after(None)
+    }
+
+    /// Does the same for a call that was refused with this code, and has tried again since.
+    pub(crate) fn timed_out_after(refusal: Option<ErrorCode>) -> Self {
+        Self::TimedOut(TimedOut::after(refusal.map_or(LastSeen::Nothing, LastSeen::Refused)))
+    }
+
+    /// Adds to a timeout that a server has refused what the call was about to try again.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn after_refusal(&mut self, code: ErrorCode) {
+        if let Self::TimedOut(timed_out) = self {
+            timed_out.seen = LastSeen::Refused(code);
+        }
     }
 
     /// Converts the failure of an operation. This is no `From`, because compilers suggest every `From`

@@ -62,6 +62,52 @@ fn predecessor(ahead: usize, identity: &str) -> Predecessor {
     Predecessor::new(ahead, "_c_1-lock-0000000007", identity, Some(SessionId(0x1f)))
 }
 
+#[test]
+fn no_error_shows_a_long_path_in_full() {
+    let path = || format!("/{}", "x".repeat(1_000_000));
+    let (code, action) = (ErrorCode::NO_AUTH, FailedAction::Create);
+    let target = || Target::new(OpCode::SET_DATA, path());
+    let predecessor = Predecessor::new(1, &path(), "", None);
+    let waited = Duration::ZERO;
+    let nothing = TimedOut { path: path(), waited, seen: LastSeen::Nothing };
+    let queued = TimedOut { path: path(), waited, seen: LastSeen::Queued(predecessor) };
+    let session = SessionId(1);
+    let errors = [
+        nothing.to_string(),
+        queued.to_string(),
+        LockError::ChrootMissing { chroot: path(), path: path() }.to_string(),
+        LockError::MixedKinds { path: path() }.to_string(),
+        LockError::PermitsDiffer { directory: path(), stored: "1".into(), expected: 2 }.to_string(),
+        LockError::QueueExhausted { directory: path() }.to_string(),
+        LockError::Refused { code, action, path: path() }.to_string(),
+        RecipeError::Refused { code, action, path: path() }.to_string(),
+        MultiLockError { path: path(), error: LockError::Closed }.to_string(),
+        TransactionError::CheckRefused { code, path: path() }.to_string(),
+        TransactionError::Refused { index: 0, code, target: target() }.to_string(),
+        CacheError::TooLarge { path: path(), nodes: 1, bytes: 1, nodes_max: 1, bytes_max: 1 }
+            .to_string(),
+        CacheError::Unreadable { root: path(), path: path(), error: OpError::AuthFailed }
+            .to_string(),
+        GroupError::IdTaken { path: path(), session }.to_string(),
+        GroupError::NotEphemeral { path: path() }.to_string(),
+        PresenceError::NotEphemeral { path: path() }.to_string(),
+        PresenceError::Taken { path: path(), session }.to_string(),
+        ValueError::Malformed { path: path(), data: "x".into(), expected: "a number" }.to_string(),
+        SettledError::Refused { index: 0, code, target: target() }.to_string(),
+        SettledError::Overtaken { target: target() }.to_string(),
+        WorkQueueError::Blocked { item: path(), reason: BlockReason::TooLarge }.to_string(),
+        WorkQueueError::Full { directory: path(), length: 1, limit: 1 }.to_string(),
+        WorkQueueError::HasChildren { item: path() }.to_string(),
+        WorkQueueError::ItemGone { item: path() }.to_string(),
+        WorkQueueError::QueueExhausted { directory: path() }.to_string(),
+        WorkQueueError::TooLong { directory: path(), items: 1, bytes: 1 }.to_string(),
+        WorkQueueError::Unknown { item: path() }.to_string(),
+    ];
+    for error in errors {
+        assert!(error.len() < 1_500 && error.contains("00001 bytes)"), "{error:.300}");
+    }
+}
+
 fn timed_out() -> Box<TimedOut> {
     let seen = LastSeen::Queued(predecessor(2, "web-7"));
     Box::new(TimedOut { path: "/locks/a".into(), waited: Duration::from_millis(5_000), seen })
@@ -87,7 +133,17 @@ fn timeouts(out: &mut String) {
     writeln!(out, "TimedOut: {}", timed_out()).expect("it is a string");
     messages!(
         out,
-        LastSeen { ConnectionLost, NeverConnected, Nothing, OwnSession, Queued, RuntimeStopped },
+        LastSeen {
+            ConnectionLost,
+            NeverConnected,
+            Nothing,
+            OwnSession,
+            Queued,
+            Refused,
+            RuntimeStopped,
+            Unleased,
+            Unproven,
+        },
         [
             LastSeen::ConnectionLost(failure()),
             LastSeen::NeverConnected(failure()),
@@ -96,7 +152,12 @@ fn timeouts(out: &mut String) {
             LastSeen::Queued(predecessor(1, "web-7")),
             LastSeen::Queued(predecessor(3, "")),
             LastSeen::Queued(Predecessor::new(1, "lock", "", None)),
+            LastSeen::Refused(ErrorCode::THROTTLED_OP),
+            LastSeen::Refused(ErrorCode::NOT_READ_ONLY),
+            LastSeen::Refused(ErrorCode::SYSTEM_ERROR),
             LastSeen::RuntimeStopped,
+            LastSeen::Unleased,
+            LastSeen::Unproven,
         ]
     );
 }

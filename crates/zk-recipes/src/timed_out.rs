@@ -3,7 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
+use jute_codec::ErrorCode;
 use thiserror::Error;
+use zk_session::recipe::Abridged;
 use zk_session::{ConnectionFailure, SessionId};
 
 /// Maximum length of an identity in an error, in bytes. The rest is cut off, because each waiter
@@ -12,7 +14,7 @@ const IDENTITY_MAX: usize = 64;
 
 /// A call had no result when its time was up.
 #[derive(Clone, Eq, Error, PartialEq)]
-#[error("timed out after {} at {path:?}: {seen}", Rounded(*.waited))]
+#[error("timed out after {} at {path:?}: {seen}", Rounded(*.waited), path = Abridged(.path))]
 #[non_exhaustive]
 pub struct TimedOut {
     /// The path of the lock, or of what else the call waited for.
@@ -42,9 +44,18 @@ pub enum LastSeen {
     OwnSession(Predecessor),
     /// The attempt waited behind another contender.
     Queued(Predecessor),
+    /// A server refused a request of the call with this code, after which the call tried again: it
+    /// is overloaded, for example.
+    Refused(ErrorCode),
     /// The runtime of the client did not run, so the client could do nothing. A call that notices its
     /// deadline itself tells this from the other reasons if the runtime has not run for a second.
     RuntimeStopped,
+    /// The lock was granted, and the call waited for a lease of the session. Only locks that
+    /// [treat risk as loss](crate::AtRiskPolicy::TreatAsLost) do so. The lock was given back.
+    Unleased,
+    /// Nobody was ahead, and the call waited until a server had proven that on a connection with a
+    /// lease. The lock was given back.
+    Unproven,
 }
 
 /// The contender that an attempt waits for.
@@ -126,9 +137,31 @@ impl fmt::Display for LastSeen {
                  `Holder` between the tasks"
             ),
             Self::Queued(predecessor) => write!(f, "{predecessor}"),
+            Self::Refused(code) => {
+                write!(f, "a server refused a request of the call, the last time with {code}")?;
+                f.write_str(match *code {
+                    ErrorCode::THROTTLED_OP => {
+                        ": it throttles its clients, because it is overloaded; send fewer requests, \
+                         or raise the limits of the server"
+                    }
+                    ErrorCode::NOT_READ_ONLY => {
+                        ": it is read-only, because it has lost contact with the majority of its \
+                         ensemble"
+                    }
+                    _ => "",
+                })
+            }
             Self::RuntimeStopped => f.write_str(
                 "the runtime in which the client was built did not run in that time; it has to run \
                  as long as the client is used",
+            ),
+            Self::Unleased => f.write_str(
+                "the lock was granted, but the client waited for a lease of its session, which begins \
+                 when a server has committed a write; check how long the servers take for a write",
+            ),
+            Self::Unproven => f.write_str(
+                "nobody is ahead, but the client waited for a server to prove it, by a committed write \
+                 and a read after it; check how long the servers take for a write",
             ),
         }
     }
@@ -137,6 +170,7 @@ impl fmt::Display for LastSeen {
 impl fmt::Display for Predecessor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { ahead, name, identity, session } = self;
+        let name = Abridged(name);
         match ahead {
             0 | 1 => f.write_str("it is held by ")?,
             ahead => write!(f, "{ahead} contenders are ahead, the nearest is ")?,

@@ -104,6 +104,7 @@
 pub mod path;
 pub mod recipe;
 
+mod abridged;
 mod connect_string;
 mod error;
 mod host;

@@ -53,6 +53,33 @@ fn every_message_is_the_reviewed_one() {
     check(&out, include_str!("messages.txt"));
 }
 
+#[test]
+fn no_error_shows_a_long_path_in_full() {
+    let path = format!("/{}", "x".repeat(1_000_000));
+    let target = || Target::new(OpCode::CREATE2, path.as_str());
+    let defect = PathDefect::Root;
+    let host = || path.clone();
+    let before_hosts = ChrootDefect::BeforeHosts { host: host(), suggestion: host() };
+    let errors = [
+        OpError::ChrootMissing { chroot: path.clone(), path: path.clone() }.to_string(),
+        OpError::connection_loss(Outcome::Unknown).about(target()).to_string(),
+        OpError::InvalidPath { path: path.clone(), defect }.to_string(),
+        refusal(ErrorCode::NO_AUTH, OpCode::CREATE2, &path).to_string(),
+        refusal(ErrorCode::NO_AUTH, OpCode::GET_DATA, &path).to_string(),
+        OpError::RequestTooLarge { length: 2, limit: 1, target: target() }.to_string(),
+        multi(ErrorCode::BAD_VERSION, target()).to_string(),
+        ConfigError::Chroot { path: path.clone(), defect: before_hosts }.to_string(),
+        ConfigError::Host { host: host(), defect: HostDefect::NoName }.to_string(),
+        ConfigError::Option { option: "o", value: host(), defect: OptionDefect::Empty }.to_string(),
+        ConfigError::Path { option: "path", path: path.clone(), defect }.to_string(),
+        ConnectError::Chroot { path: path.clone(), error: OpError::AuthFailed }.to_string(),
+        HandOverError::Unfinished { within: SECOND, paths: vec![path.clone()] }.to_string(),
+    ];
+    for error in errors {
+        assert!(error.len() < 1_500 && error.contains("00001 bytes)"), "{error:.300}");
+    }
+}
+
 fn refusal(code: ErrorCode, operation: OpCode, path: &str) -> OpError {
     OpError::server(code).about(Target::new(operation, path))
 }

@@ -89,7 +89,7 @@ fn a_waiter_whose_permission_is_taken_away_is_refused_or_finds_the_barrier_open(
             assert!(waiting.is_finished(), "it waits for ever\n{}", world.trace());
             let refused = RecipeError::Refused {
                 code: ErrorCode::NO_AUTH,
-                action: FailedAction::Read,
+                action: FailedAction::Check,
                 path: PATH.to_owned(),
             };
             let expected = if is_opened { Ok(()) } else { Err(refused) };

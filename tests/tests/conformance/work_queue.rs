@@ -150,7 +150,7 @@ async fn a_full_queue_and_a_refused_item_leave_nothing() {
     let refused = RecipeError::Refused {
         code: ErrorCode::NO_AUTH,
         action: FailedAction::Create,
-        path: "/jobs/entries".into(),
+        path: "/jobs/entries/entry-100-".into(),
     };
     assert_eq!(queue(&client).put("c").await, Err(refused.into()));
     client.set_acl("/jobs/entries", Acl::open(), None).await.unwrap();

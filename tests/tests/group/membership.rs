@@ -363,7 +363,7 @@ fn a_member_without_permission_for_its_own_znode_joins_and_is_seen_by_nobody() {
         let began = client.now();
         for _ in 0..5 {
             let error = watch.next().await.expect_err("it may not be read");
-            assert_eq!(error, refused(FailedAction::ReadChild, &path("a")));
+            assert_eq!(error, refused(FailedAction::Read, &path("a")));
         }
         assert!(client.now().saturating_since(began) >= Duration::from_millis(3_000));
         membership.leave().await.expect("the directory allows it");

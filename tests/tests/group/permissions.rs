@@ -37,7 +37,7 @@ fn a_watch_whose_permission_is_taken_away_is_refused_or_tells_what_it_has_missed
             if !is_back {
                 let refused = RecipeError::Refused {
                     code: ErrorCode::NO_AUTH,
-                    action: FailedAction::List,
+                    action: FailedAction::Check,
                     path: GROUP.to_owned(),
                 };
                 assert_eq!(watch.next_within(CHECKED).await, Err(refused), "{}", world.trace());

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use jute_codec::OpCode;
 use zk_recipes::{
-    AtRiskPolicy, ClientBuilder, FairLock, Lease, LockError, LockState, LostReason, Released,
-    Stopped,
+    AtRiskPolicy, ClientBuilder, FairLock, LastSeen, Lease, LockError, LockState, LostReason,
+    Released, Stopped,
 };
 use zk_tests::case::{Case, LOCK};
 use zk_tests::for_each_lock;
@@ -135,7 +135,8 @@ fn an_acquire_that_is_given_up_before_its_lease_says_nothing_about_commits<C: Ca
         // A session that was idle for longer than its timeout has no lease.
         sleep_ms(20_000).await;
         let given_up = lock.acquire().timeout(Duration::from_secs(1)).await;
-        assert!(matches!(given_up, Err(LockError::TimedOut(_))), "{given_up:?}");
+        let Err(LockError::TimedOut(timed_out)) = given_up else { panic!("{given_up:?}") };
+        assert_eq!(timed_out.seen, LastSeen::Unleased, "{timed_out}");
         sleep_ms(20_000).await;
         assert_eq!(client.status().slow_commits(), None);
         let guard = hold(&lock).await;

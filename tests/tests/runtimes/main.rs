@@ -368,6 +368,11 @@ fn the_end_of_the_clients_runtime_is_an_answer_to_every_call<C: Case>() {
     assert_eq!(stage.soon("a release", guard.release()), Err(LockError::Closed));
     let acquired = stage.soon("an acquire", side.acquire().into_future());
     assert_eq!(acquired.map(drop), Err(LockError::Closed));
+    let read = stage.soon("a read", client.exists("/").into_future());
+    let read = read.expect_err("nothing sends it");
+    for message in [LockError::Closed.to_string(), read.to_string()] {
+        assert!(message.contains("the runtime in which it was built has ended"), "{message}");
+    }
     let tried = stage.soon("a try", side.try_acquire().into_future());
     assert_eq!(tried.map(drop), Err(LockError::Closed));
     assert_eq!(stage.soon("a look", side.inspect()), Err(LockError::Closed));

@@ -2,7 +2,10 @@
 
 use jute_codec::{Acl, CreateRequest, ErrorCode, MultiOp, OpCode, Request};
 use zk_session::recipe::{Flight, LaneEvent, Operation, Session};
-use zk_session::{Client, ClientBuilder, Clock, CreateMode, Multi, MultiError, OpError};
+use zk_session::{
+    Client, ClientBuilder, Clock, ConnectError, CreateMode, Multi, MultiError, OpError,
+    Permissions, Target,
+};
 use zk_tests::scene::spawn;
 use zk_tests::world::{run, sleep_ms};
 use zk_testserver::{Action, At, Fault, Reception, ServerConfig, TestServer};
@@ -135,5 +138,49 @@ fn a_refused_chroot_is_tried_again_on_the_next_connection() {
         assert!(matches!(refused, Err(OpError::ChrootMissing { .. })), "{refused:?}");
         server.disconnect_all();
         client.create("/x", "", CreateMode::Persistent).await.expect("the chroot exists");
+    });
+}
+
+/// Which ancestor is missing, and why, is known only from the refusal before the one that misses it.
+#[test]
+fn a_chroot_whose_ancestor_may_not_be_created_names_that_ancestor_and_the_permission() {
+    run(async {
+        let server = TestServer::start(ServerConfig::default());
+        server.admin_create("/a", b"", None);
+        let readable = vec![Acl::new(Permissions::READ, "world", "anyone")];
+        assert!(server.admin_set_acl("/a", readable));
+        let error = builder(&server).connect().await.expect_err("it may not be created");
+        let ConnectError::Chroot { path, error } = &error else { panic!("{error}") };
+        assert_eq!((path.as_str(), error.server_code()), ("/a/b/c", Some(ErrorCode::NO_AUTH)));
+        assert_eq!(error.target(), Some(&Target::new(OpCode::CREATE2, "/a/b")));
+        assert!(error.to_string().contains("the permission CREATE on \"/a\""), "{error}");
+    });
+}
+
+/// Paths of a client are below its chroot, so an error at the root is one at the chroot.
+#[test]
+fn a_refusal_at_the_chroot_says_that_the_root_of_the_client_is_the_chroot() {
+    run(async {
+        let server = TestServer::start(ServerConfig::default());
+        let client = builder(&server).create_chroot(false).start().expect("the options are valid");
+        let missing = client.get_children("/").await.expect_err("it is missing").to_string();
+        assert!(missing.contains("the chroot does not exist on the servers"), "{missing}");
+        let missing = client.create("/x", "", CreateMode::Persistent).await.expect_err("the same");
+        assert!(missing.to_string().contains("CREATE on the parent of the chroot"), "{missing}");
+        for path in ["/a", "/a/b", "/a/b/c"] {
+            server.admin_create(path, b"", None);
+        }
+        let nothing = vec![Acl::new(Permissions::ADMIN, "world", "anyone")];
+        assert!(server.admin_set_acl("/a/b/c", nothing));
+        for refused in [
+            client.get_children("/").await.map(drop),
+            client.create("/x", "", CreateMode::Persistent).await.map(drop),
+        ] {
+            let refused = refused.expect_err("nobody may").to_string();
+            assert!(
+                refused.contains("on \"/\", which is the chroot if the client has one"),
+                "{refused}"
+            );
+        }
     });
 }

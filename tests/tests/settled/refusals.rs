@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jute_codec::{ErrorCode, OpCode};
 use zk_recipes::{
-    Acl, CreateMode, CreateOptions, FairLock, HandOverError, LockState, Multi, Outcome,
+    Acl, CreateMode, CreateOptions, FairLock, HandOverError, LastSeen, LockState, Multi, Outcome,
     RecipeError, SettledError, Target, Version,
 };
 use zk_tests::scene::{FIRST, SECOND, at_op, session};
@@ -277,5 +277,44 @@ fn a_server_that_contradicts_itself_is_asked_after_pauses() {
         assert_eq!(error.outcome(), Outcome::NotApplied);
         let count = world.server.requests().len();
         assert!((10..30).contains(&count), "{count} requests in 20 seconds");
+    });
+}
+
+/// Reads, writes with a marker and changes of permissions are issued again in ways of their own.
+#[test]
+fn a_call_that_is_throttled_until_its_time_is_up_says_so() {
+    run(async {
+        let world = World::new();
+        let client = world.client(FIRST).await;
+        create_directories(&world);
+        world.server.admin_create(PATH, b"1", None);
+        let settled = settled(&client);
+        for op in [OpCode::GET_DATA, OpCode::MULTI, OpCode::SET_ACL] {
+            for _ in 0..100 {
+                let throttled = Action::Error(ErrorCode::THROTTLED_OP);
+                world.server.inject(at_op(session(&client), op, throttled));
+            }
+        }
+        let timeout = Duration::from_secs(2);
+        let seen = |error: RecipeError| {
+            let RecipeError::TimedOut(timed_out) = error else { panic!("{error}") };
+            timed_out.seen
+        };
+        let of = |error: SettledError| {
+            let (SettledError::Recipe(cause) | SettledError::Unknown { cause }) = error else {
+                panic!("{error}")
+            };
+            seen(cause)
+        };
+        let throttled = LastSeen::Refused(ErrorCode::THROTTLED_OP);
+        let read = settled.get_data(PATH).timeout(timeout).await.expect_err("it is throttled");
+        assert_eq!(seen(read), throttled);
+        let written = settled.set_data(PATH, "2", None).timeout(timeout).await;
+        assert_eq!(of(written.expect_err("it is throttled")), throttled);
+        let set = settled.set_acl(PATH, Acl::open(), None).timeout(timeout).await;
+        assert_eq!(of(set.expect_err("it is throttled")), throttled);
+        world.server.clear_faults();
+        drop(settled);
+        check_clean(&world, &[&client]).await;
     });
 }

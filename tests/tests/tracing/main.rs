@@ -5,6 +5,7 @@ mod attempts;
 mod cache;
 mod commits;
 mod following;
+mod long_paths;
 mod outage;
 
 use std::fmt::{Debug, Write as _};

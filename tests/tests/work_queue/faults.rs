@@ -10,7 +10,7 @@ use zk_recipes::{
 };
 use zk_tests::scene::{FIRST, SECOND, at_op, session, settle, spawn};
 use zk_tests::work_queue::{
-    ENTRIES, LEASES, QUEUE, check_clean, children, drain, put_all, queue, start_taking, take, text,
+    ENTRIES, LEASES, PUTS, check_clean, children, drain, put_all, queue, start_taking, take, text,
     world,
 };
 use zk_tests::world::{run, sleep_ms};
@@ -363,14 +363,36 @@ fn a_refusal_names_what_was_refused_and_leaves_nothing() {
             let code = ErrorCode::NO_AUTH;
             Err(RecipeError::Refused { code, action, path: path.into() }.into())
         };
+        let path_of_refused_put = async || {
+            let refused = queue(&client).put("b").await.expect_err("it is refused");
+            let WorkQueueError::Recipe(RecipeError::Refused { action, path, .. }) = &refused else {
+                panic!("{refused}")
+            };
+            assert_eq!(*action, FailedAction::Create);
+            let message = refused.to_string();
+            (path.clone(), message)
+        };
         let set = async |path: &str, acl| {
             client.set_acl(path, acl, None).await.expect("the list may be changed");
         };
         set(ENTRIES, without(Permissions::CREATE)).await;
-        assert_eq!(queue(&client).put("b").await, refused(FailedAction::Create, ENTRIES));
+        let (path, message) = path_of_refused_put().await;
+        assert_eq!(path, format!("{ENTRIES}/entry-100-"));
+        assert!(message.contains(&format!("permission CREATE on {ENTRIES:?}")), "{message}");
+        set(ENTRIES, Acl::open()).await;
+        set(PUTS, without(Permissions::CREATE)).await;
+        let (path, message) = path_of_refused_put().await;
+        assert!(path.starts_with(&format!("{PUTS}/")), "{path}");
+        assert!(message.contains(&format!("permission CREATE on {PUTS:?}")), "{message}");
+        set(PUTS, Acl::open()).await;
         set(ENTRIES, without(Permissions::READ)).await;
         let taken = queue(&client).take().await.map(|item| text(&item));
-        assert_eq!(taken, refused(FailedAction::List, QUEUE).map(|()| String::new()));
+        assert_eq!(taken, refused(FailedAction::List, ENTRIES).map(|()| String::new()));
+        set(ENTRIES, Acl::open()).await;
+        set(LEASES, without(Permissions::READ)).await;
+        let taken = queue(&client).take().await.map(|item| text(&item));
+        assert_eq!(taken, refused(FailedAction::List, LEASES).map(|()| String::new()));
+        set(LEASES, Acl::open()).await;
         set(ENTRIES, without(Permissions::DELETE)).await;
         let item = take(&queue(&client)).await;
         let path = item.path().to_owned();

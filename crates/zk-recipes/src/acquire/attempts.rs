@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use jute_codec::ErrorCode;
 use tracing::{Span, debug, debug_span};
-use zk_session::recipe::{Session, Slot};
+use zk_session::recipe::{Abridged, Session, Slot};
 use zk_session::{OpError, Time, WatchMode};
 
 use super::lock::Lock;
@@ -22,7 +23,7 @@ use crate::lock::phase::Phase;
 use crate::lock::recipe::{Attempt, Recipe};
 use crate::lock::state::AtRiskPolicy;
 use crate::machine::{Input, PAUSE, ReadAll, Step};
-use crate::timed_out::{LastSeen, TimedOut};
+use crate::timed_out::LastSeen;
 
 /// Number of attempts that may lose their znode before the acquire gives up.
 const ZNODES_LOST_MAX: u32 = 5;
@@ -135,7 +136,11 @@ async fn leased<K: Kind>(
     request: &AcquireRequest<K>,
     guard: Guard<K>,
 ) -> Result<Outcome<K>, LockError> {
-    Ok(match before(request.lock.client(), request.deadline, guard.first_held()).await? {
+    let waited = before(request.lock.client(), request.deadline, guard.first_held()).await;
+    let stopped = waited.map_err(|error| {
+        if error.is_timed_out() { LockError::TimedOut(guard.seen_last()) } else { error.into() }
+    })?;
+    Ok(match stopped {
         Ok(()) => Outcome::Held(guard),
         Err(Stopped::Lost(LostReason::ZnodeDeleted)) => Outcome::Restart(Restart::ZnodeGone),
         Err(Stopped::NoLease(slow)) => return Err(LockError::NoLease(slow)),
@@ -152,7 +157,7 @@ type RunningAttempt<K> = Attended<<K as Recipe>::Attempt, RemovalDuty>;
 
 fn prepare<K: Kind>(lock: &Lock<K>, slot: Slot, may_wait: bool) -> RunningAttempt<K> {
     let (id, path) = (Session::of(lock.client()).unique_id(), lock.path());
-    let span = debug_span!("attempt", %path, id = format!("{id:032x}"));
+    let span = debug_span!("attempt", path = %Abridged(path), id = format!("{id:032x}"));
     let duty = RemovalDuty { counters: Arc::clone(&lock.terms.counters), span };
     Attended::with(lock.client(), slot, K::attempt(&lock.profile, id, may_wait), duty)
 }
@@ -164,11 +169,13 @@ async fn run_attempt<K: Kind>(
     let (machine, feed, RemovalDuty { span, .. }) = attempt.parts();
     let mut supervisor = Waiting { request, span, changes: None, has_warned: false };
     drive(feed, machine, &mut supervisor).await.unwrap_or_else(|stopped| {
-        Err(NotHeld::Failed(if stopped.is_timed_out() {
-            LockError::TimedOut(TimedOut::after(last_seen(&machine.machine)))
-        } else {
-            stopped.into()
-        }))
+        let mut error = LockError::from(stopped);
+        if let LockError::TimedOut(timed_out) = &mut error
+            && timed_out.seen == LastSeen::Nothing
+        {
+            timed_out.seen = last_seen(&machine.machine);
+        }
+        Err(NotHeld::Failed(error))
     })
 }
 
@@ -182,6 +189,7 @@ fn into_guard<K: Kind>(attempt: RunningAttempt<K>, lock: &Lock<K>, held: Held) -
 /// see [`Begun::explain`](crate::engine::limited::Begun::explain).
 fn last_seen(attempt: &impl Attempt) -> LastSeen {
     match attempt.predecessor() {
+        _ if attempt.is_first() => LastSeen::Unproven,
         None => LastSeen::Nothing,
         Some(predecessor) if attempt.is_behind_own_session() => LastSeen::OwnSession(predecessor),
         Some(predecessor) => LastSeen::Queued(predecessor),
@@ -224,6 +232,10 @@ impl<K: Kind> Supervisor<K::Attempt> for Waiting<'_, K> {
 
     fn deadline(&self) -> Option<Time> {
         self.request.deadline
+    }
+
+    fn after_refusal(stop: &mut RecipeError, code: ErrorCode) {
+        stop.after_refusal(code);
     }
 
     fn poll_aside(
@@ -287,9 +299,19 @@ async fn is_taken<K: Kind>(request: &AcquireRequest<K>) -> Result<bool, LockErro
 
 #[cfg(test)]
 mod tests {
+    use jute_codec::{Create2Reply, DataReply, NameList, Response, Stat};
+    use zk_session::{Acl, SessionId, Zxid};
+
     use super::*;
+    use crate::exclusive::machine::attempt::ExclusiveAttempt;
     use crate::lock::kind::Fair;
+    use crate::lock::options::LockOptions;
     use crate::lock::outcome::Znode;
+    use crate::machine::{Answer, Answers, Machine as _, SessionView};
+    use crate::queue::machine::attempt::QueueAttempt;
+    use crate::queue::naming::{NameForm, QueueNames};
+    use crate::queue::profile::QueueProfile;
+    use crate::timed_out::TimedOut;
 
     fn is_provisional(output: &Result<Held, NotHeld>) -> bool {
         <Waiting<'_, Fair> as Supervisor<<Fair as Recipe>::Attempt>>::is_provisional(output)
@@ -299,8 +321,8 @@ mod tests {
     /// could be granted a lock whose acquire has reported an error.
     #[test]
     fn only_a_grant_is_revised_by_events_that_have_arrived() {
-        let znode = Znode { name: "n".into(), sequence: 1, czxid: zk_session::Zxid(1) };
-        let session = zk_session::SessionId(1);
+        let znode = Znode { name: "n".into(), sequence: 1, czxid: Zxid(1) };
+        let session = SessionId(1);
         let held = Held { znode, session, connection: 1, own_watch: None, lapses: 0 };
         assert!(is_provisional(&Ok(held)));
         for not_held in [
@@ -311,5 +333,50 @@ mod tests {
         ] {
             assert!(!is_provisional(&Err(not_held.clone())), "{not_held:?}");
         }
+    }
+    /// A lock that was granted needs a proof, because the guard deadline has passed between the create
+    /// and its reply.
+    #[test]
+    fn an_attempt_with_nobody_ahead_says_that_it_waits_for_a_proof() {
+        let view = SessionView {
+            now: Time::default(),
+            connection: Some(1),
+            alive: None,
+            is_running_out: false,
+            lapses: 0,
+            has_expired: false,
+            has_left_session: false,
+            seed: 0,
+        };
+        let (name, data) =
+            (format!("{:032x}-lock-0000000001", 7), Some(format!("{:032x}", 7).into()));
+        let stat = Stat { czxid: Zxid(5), ephemeral_owner: SessionId(1), ..Stat::default() };
+        let options = |path: &str| {
+            let path = path.into();
+            LockOptions { path, acl: Acl::open(), ..LockOptions::default() }
+        };
+        let answered = |path: String, beside| {
+            let created = Response::Create2(Create2Reply { path: path.into(), stat });
+            let results = vec![Answer::Done(created), Answer::Done(beside)];
+            let session = Some(SessionId(1));
+            let (connection, replays, is_repeated) = (1, 0, false);
+            Input::Answered(Answers { session, connection, results, replays, is_repeated })
+        };
+
+        let names = QueueNames::exclusive(NameForm::known("-lock-", "lock-"));
+        let mut queued = QueueAttempt::new(QueueProfile::new(options("/l"), names), 7, true);
+        let _ = queued.start(view);
+        assert_eq!(last_seen(&queued), LastSeen::Nothing);
+        let list = Response::GetChildren(NameList::from_iter([&name]));
+        let step = queued.handle(view, answered(format!("/l/{name}"), list));
+        assert!(matches!(step, Step::Submit(..)), "{step:?}");
+        assert_eq!(last_seen(&queued), LastSeen::Unproven);
+
+        let mut exclusive = ExclusiveAttempt::new(options("/a/l"), 7, true);
+        let _ = exclusive.start(view);
+        let read = Response::GetData(DataReply { data, stat });
+        let step = exclusive.handle(view, answered("/a/l".to_owned(), read));
+        assert!(matches!(step, Step::Submit(..)), "{step:?}");
+        assert_eq!(last_seen(&exclusive), LastSeen::Unproven);
     }
 }

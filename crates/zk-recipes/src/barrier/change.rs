@@ -1,6 +1,7 @@
 //! Closing and opening a barrier at most once.
 
 use bytes::Bytes;
+use bytestring::ByteString;
 use jute_codec::{CreateMode, CreateRequest, DeleteRequest, ErrorCode, MultiOp};
 use zk_session::recipe::Session;
 use zk_session::{OpError, Time, Version};
@@ -38,7 +39,8 @@ pub(super) async fn change_before(
         Err(RecipeError::of(Failure::new(action, path.clone(), OpError::server(code))))
     };
     for _ in 0..CREATES_MAX {
-        match attempt(&profile, change, deadline).await? {
+        let marker = new_marker(&profile);
+        match attempt(&profile, change, marker.clone(), deadline).await? {
             Settled::Applied(_) => return Ok(()),
             Settled::Refused(0, ErrorCode::NO_NODE) if is_closing => {
                 let mut ensure = Ensure::parent_of(path.clone(), acl.clone());
@@ -46,6 +48,10 @@ pub(super) async fn change_before(
             }
             Settled::Refused(1, ErrorCode::NODE_EXISTS) if is_closing => return Ok(()),
             Settled::Refused(_, ErrorCode::NO_NODE) if !is_closing => return Ok(()),
+            Settled::Refused(0, code) => {
+                let error = OpError::server(code);
+                return Err(RecipeError::of(Failure::new(FailedAction::Create, marker, error)));
+            }
             Settled::Refused(_, code) => return failed(code),
             // The marker is gone. If the barrier is as the caller wants it, the change is complete.
             // Otherwise it was changed and changed back, or never changed: a repetition might undo
@@ -64,6 +70,7 @@ pub(super) async fn change_before(
 async fn attempt(
     Profile { client, path, acl, .. }: &Profile,
     change: Change,
+    marker: ByteString,
     deadline: Option<Time>,
 ) -> Result<Settled, RecipeError> {
     let operation = match change {
@@ -78,12 +85,16 @@ async fn attempt(
             MultiOp::Delete(DeleteRequest { path: path.clone(), version: Version::ANY })
         }
     };
-    // The marker is beside the barrier: a barrier with a child could not be deleted.
-    let name = name_of(path).unwrap_or_default();
-    let name = format!("{name}-change-{:032x}", Session::of(client).unique_id());
-    let once = Once::new(child(&parent(path), &name), acl.clone(), vec![operation]);
+    let once = Once::new(marker, acl.clone(), vec![operation]);
     let mut running = Attended::new(client, once, path, deadline).await?;
     running.run(deadline).await
+}
+
+/// Returns the path of a marker. It is beside the barrier: a barrier with a child could not be deleted.
+fn new_marker(Profile { client, path, .. }: &Profile) -> ByteString {
+    let name = name_of(path).unwrap_or_default();
+    let name = format!("{name}-change-{:032x}", Session::of(client).unique_id());
+    child(&parent(path), &name)
 }
 
 /// Reads whether the znode exists, behind a write barrier if writes may be on their way.

@@ -1,6 +1,7 @@
 //! Why a cache has ended.
 
 use thiserror::Error;
+use zk_session::recipe::Abridged;
 use zk_session::{ConfigError, OpError};
 
 use crate::stream::StreamError;
@@ -14,9 +15,9 @@ pub enum CacheError {
     /// The client refused to read.
     #[error("the cache cannot read: {0}")]
     Client(OpError),
-    /// The client was closed, a server refused its credentials, or its session has expired and it
-    /// opens no other (`renew_after_expiry(false)`).
-    #[error("the client is closed")]
+    /// The client was closed, the runtime in which it was built has ended, a server refused its
+    /// credentials, or its session has expired and it opens no other (`renew_after_expiry(false)`).
+    #[error("the client is closed, or the runtime in which it was built has ended")]
     Closed,
     /// An option is invalid.
     #[error(transparent)]
@@ -24,7 +25,8 @@ pub enum CacheError {
     /// There is more to cache than the limits allow.
     #[error(
         "the cache of {path:?} has {nodes} znodes with {bytes} bytes, which is over its limit of \
-         {nodes_max} znodes and {bytes_max} bytes; cache less, or raise `max_nodes` or `max_bytes`"
+         {nodes_max} znodes and {bytes_max} bytes; cache less, or raise `max_nodes` or `max_bytes`",
+        path = Abridged(.path)
     )]
     TooLarge {
         /// The path of the cache.
@@ -43,7 +45,9 @@ pub enum CacheError {
     /// shows what it knew last, and tries again.
     #[error(
         "the cache of {root:?} is incomplete, because {path:?} cannot be read: {error}. The cache \
-         shows what it knew last, and tries again"
+         shows what it knew last, and tries again",
+        path = Abridged(.path),
+        root = Abridged(.root)
     )]
     Unreadable {
         /// The path of the cache.

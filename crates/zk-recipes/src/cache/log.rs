@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tracing::{debug, warn};
 use zk_session::Time;
+use zk_session::recipe::Abridged;
 
 use super::event::CacheEvent;
 
@@ -21,11 +22,14 @@ pub(super) struct Log {
 impl Log {
     /// Logs an event that people may have to act on.
     pub(super) fn event(&mut self, now: Time, root: &str, event: &CacheEvent, is_missing: bool) {
+        let root = Abridged(root);
         match event {
             CacheEvent::Unreadable { path, error } if self.is_visible(now) => {
+                let path = Abridged(path);
                 warn!(%root, %path, %error, "the cache cannot read a znode, and shows what it knew last");
             }
             CacheEvent::Unreadable { path, error } => {
+                let path = Abridged(path);
                 debug!(%root, %path, %error, "the cache cannot read a znode, and shows what it knew last");
             }
             CacheEvent::Complete

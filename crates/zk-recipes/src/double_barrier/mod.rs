@@ -162,7 +162,10 @@ impl DoubleBarrier {
                     run(&self.client, &mut ensure, deadline).await?;
                     continue;
                 }
-                Settled::Refused(_, code) => return Err(self.refused(OpError::server(code))),
+                Settled::Refused(_, code) => {
+                    let error = OpError::server(code);
+                    return Err(RecipeError::of(Failure::new(FailedAction::Create, path, error)));
+                }
                 // The session of the znode is over. If it was created, a round may have counted it.
                 Settled::Undecided(OpError::SessionExpired { .. }) => {
                     past.lose(own);

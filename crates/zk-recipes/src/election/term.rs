@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tracing::debug;
 use zk_session::SessionState;
+use zk_session::recipe::Abridged;
 
 use crate::acquire::lock::Lock;
 use crate::engine::drive::rest;
@@ -36,7 +37,7 @@ pub(super) async fn run_while_leader<K: Kind, T>(
                         return Ok(output);
                     }
                     Err(stopped) => {
-                        debug!(%path, %stopped, "the leadership has ended");
+                        debug!(path = %Abridged(path), %stopped, "the leadership has ended");
                     }
                 }
                 if client.now().saturating_since(since) >= LASTED_MIN {
@@ -49,7 +50,7 @@ pub(super) async fn run_while_leader<K: Kind, T>(
             }
             // Others have deleted the znodes of this candidate too often. That is a loss as well.
             Err(LockError::Lost(reason)) => {
-                debug!(%path, %reason, "the candidacy has ended");
+                debug!(path = %Abridged(path), %reason, "the candidacy has ended");
             }
             Err(error) => return Err(error),
         }

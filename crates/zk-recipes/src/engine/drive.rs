@@ -6,6 +6,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytestring::ByteString;
+use jute_codec::ErrorCode;
 use zk_session::recipe::{Reply, Session, Slot};
 use zk_session::{Client, OpError, Time};
 
@@ -51,6 +52,10 @@ pub(crate) trait Supervisor<M: Machine> {
     fn is_provisional(_: &M::Output) -> bool {
         false
     }
+
+    /// Adds to the reason to stop the machine that a server has refused what is pending, which would
+    /// have been tried again.
+    fn after_refusal(_: &mut Self::Stop, _: ErrorCode) {}
 
     /// Called when the machine is about to wait.
     fn before_wait(&mut self, _machine: &M, _feed: &mut Feed) {}
@@ -132,7 +137,13 @@ fn poll_inputs<M: Machine, S: Supervisor<M>>(
         } else {
             let at = until.iter().copied().chain(supervisor.deadline()).min();
             let event = ready!(feed.poll_next(cx, at));
-            let Some(input) = supervisor.translate(feed, event)? else { continue };
+            let input = supervisor.translate(feed, event).map_err(|mut stop| {
+                if let Some(code) = machine.refusal() {
+                    S::after_refusal(&mut stop, code);
+                }
+                stop
+            })?;
+            let Some(input) = input else { continue };
             machine.handle(feed.view(), input)
         };
         supervisor.after_input(&mut machine.machine);
@@ -172,6 +183,10 @@ impl<M: Machine> Supervisor<M> for Caller {
 
     fn deadline(&self) -> Option<Time> {
         self.deadline
+    }
+
+    fn after_refusal(stop: &mut RecipeError, code: ErrorCode) {
+        stop.after_refusal(code);
     }
 }
 
@@ -231,6 +246,10 @@ impl<M: Machine> Supervisor<M> for Writer {
 
     fn deadline(&self) -> Option<Time> {
         self.withdraw_at.or(self.caller.deadline)
+    }
+
+    fn after_refusal(stop: &mut RecipeError, code: ErrorCode) {
+        stop.after_refusal(code);
     }
 }
 

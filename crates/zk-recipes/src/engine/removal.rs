@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytestring::ByteString;
 use tracing::{Instrument as _, Span, debug, warn};
 use zk_session::OpError;
-use zk_session::recipe::Notice;
+use zk_session::recipe::{Abridged, Notice};
 
 use super::drive::{ClientStopped, Unattended, drive};
 use super::feed::Feed;
@@ -36,7 +36,7 @@ pub(crate) async fn run<R: Removal>(
     let ended = follow(feed, &mut removal).await;
     debug!(?ended, "released");
     if let Ended::Refused(Refusal { path, error }) = &ended {
-        let removed = R::REMOVED;
+        let (path, removed) = (Abridged(path), R::REMOVED);
         if is_among_first(Notice::Refused, feed.lane.count_notice(Notice::Refused)) {
             warn!(%path, %error, "a server refuses to remove {removed}; retrying");
         } else {

@@ -2,6 +2,7 @@
 
 use jute_codec::ErrorCode;
 use thiserror::Error;
+use zk_session::recipe::Abridged;
 use zk_session::{ConfigError, SessionId};
 
 use crate::error::RecipeError;
@@ -23,7 +24,8 @@ pub enum GroupError {
     /// [`wait_if_taken`](crate::GroupBuilder::wait_if_taken).
     #[error(
         "session {session} is already a member as {path:?}; use another id, or wait for the end of \
-         that session with `wait_if_taken`"
+         that session with `wait_if_taken`",
+        path = Abridged(.path)
     )]
     IdTaken {
         /// The path of the member's znode.
@@ -34,7 +36,8 @@ pub enum GroupError {
     /// The znode at the path of the member is not ephemeral, so it belongs to no member and does
     /// not disappear by itself. Delete it, or use another id or another directory.
     #[error(
-        "the znode {path:?} is not ephemeral, so it cannot be a member; delete it, or use another id"
+        "the znode {path:?} is not ephemeral, so it cannot be a member; delete it, or use another id",
+        path = Abridged(.path)
     )]
     NotEphemeral {
         /// The path of the znode.

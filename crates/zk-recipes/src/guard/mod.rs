@@ -28,6 +28,7 @@ use crate::lock::outcome::Released;
 use crate::lock::recipe::ChangeRequest;
 use crate::lock::state::LockState;
 use crate::machine::{FailedAction, Failure, Issue, Refusal, Verdict};
+use crate::timed_out::{LastSeen, TimedOut};
 
 pub use self::revocation::request_revocation;
 pub use self::run::Run;
@@ -101,6 +102,12 @@ impl<K: Kind> Guard<K> {
 
     pub(crate) fn hold(&self) -> &Arc<Hold> {
         &self.hold
+    }
+
+    /// Returns what a call had seen that has waited until there is a lease.
+    pub(crate) fn seen_last(&self) -> Box<TimedOut> {
+        let is_leased = self.hold.concern().is_some();
+        TimedOut::after(if is_leased { LastSeen::Unproven } else { LastSeen::Unleased })
     }
 
     /// Waits until there is a lease, if there is none yet.

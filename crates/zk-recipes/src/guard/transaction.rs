@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use jute_codec::ErrorCode;
+use jute_codec::{ErrorCode, OpCode};
 use thiserror::Error;
-use zk_session::recipe::Session;
+use zk_session::recipe::{Abridged, Session};
 use zk_session::{ConfigError, Multi, MultiError, MultiOutcome, OpError, Outcome, Target};
 
 use super::hold::Hold;
@@ -26,7 +26,8 @@ pub enum TransactionError {
     #[error(
         "the server refused to check {path:?}, the znode of the lock: {code}{}; nothing was applied, \
          and the lock is held as before",
-        because(*.code, .path)
+        because(*.code, Some(OpCode::CHECK), .path),
+        path = Abridged(.path)
     )]
     CheckRefused {
         /// The error code of the server.
@@ -48,7 +49,7 @@ pub enum TransactionError {
     #[error(
         "the server refused to {target}, operation {index} of the transaction (counted from 0): \
          {code}{}; nothing was applied",
-        because(*.code, &.target.path)
+        because(*.code, .target.operation, &.target.path)
     )]
     Refused {
         /// Index of the operation among those of the caller, from 0.

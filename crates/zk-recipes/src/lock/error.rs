@@ -2,6 +2,7 @@
 
 use jute_codec::ErrorCode;
 use thiserror::Error;
+use zk_session::recipe::Abridged;
 use zk_session::{ConfigError, OpError, SlowCommits};
 
 use crate::action::because;
@@ -33,8 +34,8 @@ pub enum LockError {
     /// The client could not accept the request, or could not read the reply.
     #[error("the client failed: {0}")]
     Client(OpError),
-    /// The client was closed.
-    #[error("the client is closed")]
+    /// The client was closed, or the runtime in which it was built has ended.
+    #[error("the client is closed, or the runtime in which it was built has ended")]
     Closed,
     /// The lock is no longer held, or the attempt lost its place in the queue too often, or the
     /// session has expired and the client opens no other
@@ -45,7 +46,8 @@ pub enum LockError {
     /// see each other's holders.
     #[error(
         "the znode {path:?} belongs to a lock of another kind, or with other names; give each lock \
-         a path of its own"
+         a path of its own",
+        path = Abridged(.path)
     )]
     MixedKinds {
         /// Path of the other lock's znode.
@@ -59,7 +61,8 @@ pub enum LockError {
     /// the semaphore with that number, let it accept the stored one, or change the stored one.
     #[error(
         "{directory:?} stores {stored:?} as its number of permits, and this client expects \
-         {expected}; build the semaphore with the stored number, let it accept that one, or change it"
+         {expected}; build the semaphore with the stored number, let it accept that one, or change it",
+        directory = Abridged(.directory)
     )]
     PermitsDiffer {
         /// The directory.
@@ -73,20 +76,22 @@ pub enum LockError {
     /// Delete the directory when it is empty, or use another one.
     #[error(
         "the sequence counter of {directory:?} has reached its end (2147483647); use another \
-         directory, or delete this one while it is empty"
+         directory, or delete this one while it is empty",
+        directory = Abridged(.directory)
     )]
     QueueExhausted {
         /// The directory.
         directory: String,
     },
     /// A server refused an operation that the lock needs.
-    #[error("the server refused to {action} {path:?}: {code}{}", because(*.code, .path))]
+    #[error("the server refused to {action} {path:?}: {code}{}", because(*.code, .action.operation(), .path), path = Abridged(.path))]
     Refused {
         /// The error code of the server.
         code: ErrorCode,
         /// What the server refused to do.
         action: FailedAction,
-        /// The path of the znode, or of the directory if the action is on its children.
+        /// The path of the znode; without its number if the server refused to create one that has
+        /// one.
         path: String,
     },
     /// The lock was not obtained in time. The value says why, as far as the attempt has seen it: no

@@ -4,7 +4,7 @@
 use thiserror::Error;
 use tracing::{Span, debug, info, warn};
 use zk_session::Client;
-use zk_session::recipe::{Notice, Session};
+use zk_session::recipe::{Abridged, Notice, Session};
 
 use super::error::LostReason;
 use crate::engine::notice::is_among_first;
@@ -26,6 +26,7 @@ jute_codec::debug_by_message!(Risk);
 
 /// Logs that a lock is at risk, and why.
 pub(crate) fn at_risk(client: &Client, path: &str, reason: Risk) {
+    let path = Abridged(path);
     if is_visible(client, Notice::AtRisk) {
         warn!(%path, %reason, "the lock is at risk");
     } else {
@@ -35,6 +36,7 @@ pub(crate) fn at_risk(client: &Client, path: &str, reason: Risk) {
 
 /// Logs that a lock that was at risk is held.
 pub(crate) fn held_again(client: &Client, path: &str) {
+    let path = Abridged(path);
     if is_visible(client, Notice::HeldAgain) {
         info!(%path, "the lock is held again");
     } else {
@@ -44,6 +46,7 @@ pub(crate) fn held_again(client: &Client, path: &str) {
 
 /// Logs that a lock is lost, and why. Callers that closed the client know it already.
 pub(crate) fn lost(client: &Client, path: &str, reason: LostReason) {
+    let path = Abridged(path);
     if reason != LostReason::Closed && is_visible(client, Notice::Lost) {
         warn!(%path, %reason, "the lock is lost");
     } else {
@@ -57,6 +60,7 @@ pub(crate) fn behind_own_session(client: &Client, span: &Span, path: &str) {
     const WAITING: &str = "waiting for a znode of this client's session: the client already holds \
                            the lock, or waits for it";
     let number = Session::of(client).count_notice_about(Notice::OwnSession, path);
+    let path = Abridged(path);
     if number.is_some_and(|number| is_among_first(Notice::OwnSession, number)) {
         warn!(parent: span, %path, "{WAITING}");
     } else {
@@ -67,6 +71,7 @@ pub(crate) fn behind_own_session(client: &Client, span: &Span, path: &str) {
 /// Logs that a check has found a change at this path.
 pub(crate) fn watch_missed(client: &Client, span: &Span, path: &str) {
     const MISSED: &str = "a watch did not report a change";
+    let path = Abridged(path);
     if is_visible(client, Notice::Missed) {
         warn!(parent: span, %path, "{MISSED}");
     } else {

@@ -63,6 +63,11 @@ pub trait Attempt:
     /// Returns the contender that the attempt waits for, if the attempt knows it.
     fn predecessor(&self) -> Option<Predecessor>;
 
+    /// Returns whether the attempt knows that nobody is ahead, so that it waits only for a proof.
+    fn is_first(&self) -> bool {
+        self.ahead() == Some(0)
+    }
+
     /// Returns whether the attempt is known to wait for its own session only.
     fn is_behind_own_session(&self) -> bool {
         false

@@ -1,9 +1,10 @@
 //! What a machine leaves behind when its caller stops waiting, and the removal of it.
 
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
 
 use bytestring::ByteString;
 use zk_session::OpError;
+use zk_session::recipe::Abridged;
 
 use super::step::Machine;
 
@@ -41,10 +42,18 @@ pub trait Removal:
 }
 
 /// A server refuses the removal. The znode stays until a retry succeeds or the session ends.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Eq, PartialEq)]
 pub struct Refusal {
     /// The path of the znode, or of the directory.
     pub path: ByteString,
     /// The error of the refused operation.
     pub error: OpError,
+}
+
+/// For log lines.
+impl Debug for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, error } = self;
+        f.debug_struct("Refusal").field("path", &Abridged(path)).field("error", error).finish()
+    }
 }

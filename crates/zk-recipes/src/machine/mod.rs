@@ -49,12 +49,12 @@ pub(crate) use self::issue::Issue;
 pub(crate) use self::monitor::{Aspect, Monitor};
 #[cfg(feature = "tokio")]
 pub(crate) use self::once::{Marker, Once, Settled};
-#[cfg(feature = "tokio")]
-pub(crate) use self::operation::watch_existence;
 pub(crate) use self::operation::{
-    barrier, child, create, delete, exists, flight, list, multi_refusal, name_of, owned_copy,
-    parent, read, refused_operation, write,
+    barrier, child, create, delete, exists, flight, list, name_of, owned_copy, parent, read,
+    refused_operation, write,
 };
+#[cfg(feature = "tokio")]
+pub(crate) use self::operation::{multi_refusal, watch_existence};
 pub(crate) use self::pause::spread;
 #[cfg(feature = "tokio")]
 pub(crate) use self::pause::{PAUSE, Pauses};

@@ -108,6 +108,7 @@ pub(crate) fn barrier(path: ByteString) -> Operation {
 
 /// Returns the error code of a multi's failed operation, which the header of the reply does not
 /// contain.
+#[cfg(feature = "tokio")]
 pub(crate) fn multi_refusal(response: &Response) -> Option<ErrorCode> {
     refused_operation(response).map(|(_, code)| code)
 }

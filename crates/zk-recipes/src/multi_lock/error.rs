@@ -2,6 +2,7 @@
 
 use thiserror::Error;
 use zk_session::ConfigError;
+use zk_session::recipe::Abridged;
 
 use crate::lock::error::{LockError, LostReason};
 use crate::lock::outcome::Released;
@@ -80,7 +81,11 @@ impl MultiLockError {
 }
 
 fn of_multi_lock(path: &str) -> String {
-    if path.is_empty() { String::new() } else { format!("lock {path:?} of a multi-lock: ") }
+    if path.is_empty() {
+        String::new()
+    } else {
+        format!("lock {:?} of a multi-lock: ", Abridged(path))
+    }
 }
 
 fn first(failed: &[MultiLockError]) -> String {

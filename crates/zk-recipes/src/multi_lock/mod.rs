@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use tracing::debug;
+use zk_session::recipe::Abridged;
 use zk_session::{ConfigError, OptionDefect, Time};
 
 pub use self::error::{MultiLockError, MultiReleaseError};
@@ -147,7 +148,7 @@ impl MultiLockBuilder {
     /// are no locks.
     pub fn build(self) -> Result<MultiLock, MultiLockError> {
         let invalid = |path: &str, defect| {
-            let (option, value) = ("locks of the multi-lock", format!("at {path:?}"));
+            let (option, value) = ("locks of the multi-lock", format!("at {:?}", Abridged(path)));
             let value = if path.is_empty() { String::new() } else { value };
             let error = ConfigError::Option { option, value, defect };
             Err(MultiLockError::new(path, error.into()))
@@ -207,7 +208,7 @@ async fn acquire(parts: &Parts, deadlines: &[Option<Time>]) -> Result<MultiGuard
             Err(Failed::Lost(index, reason)) => (index, reason),
         };
         let Some((part, deadline)) = parts.iter().zip(deadlines).nth(index) else { continue };
-        debug!(path = part.path(), %reason, "starting again, because a lock was lost");
+        debug!(path = ?Abridged(part.path()), %reason, "starting again, because a lock was lost");
         let failed = |error| MultiLockError::new(part.path(), error);
         match reason {
             LostReason::Closed => return Err(failed(LockError::Closed)),

@@ -2,6 +2,7 @@
 
 use jute_codec::ErrorCode;
 use thiserror::Error;
+use zk_session::recipe::Abridged;
 use zk_session::{ConfigError, SessionId};
 
 use crate::error::RecipeError;
@@ -19,7 +20,8 @@ pub enum PresenceError {
     /// The znode at the path is not ephemeral, so it does not disappear by itself.
     #[error(
         "the znode {path:?} is not ephemeral, so it cannot be a presence; delete it, use another \
-         path, or wait for its end with `keep_trying`"
+         path, or wait for its end with `keep_trying`",
+        path = Abridged(.path)
     )]
     NotEphemeral {
         /// The path of the znode.
@@ -32,7 +34,8 @@ pub enum PresenceError {
     /// the znode of an earlier run of this process whose session has not expired yet.
     #[error(
         "session {session} owns the znode {path:?}; use another path, or wait for the end of that \
-         session with `keep_trying`"
+         session with `keep_trying`",
+        path = Abridged(.path)
     )]
     Taken {
         /// The path of the znode.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::watch;
 use tracing::{Instrument as _, debug_span};
-use zk_session::recipe::{Session, Slot};
+use zk_session::recipe::{Abridged, Session, Slot};
 use zk_session::{Client, OpError};
 
 use super::machine::presence::Keep;
@@ -56,7 +56,7 @@ pub(super) fn start(
     let presence = Repeating::new(Keep::new(Arc::clone(profile), data.clone()));
     let (owner, wanted) = watch::channel(Wanted { data, generation: 1 });
     let (news, received) = watch::channel(News::Present(presence.machine.report()));
-    let span = debug_span!("presence", path = %profile.path);
+    let span = debug_span!("presence", path = %Abridged(&profile.path));
     slot.keep(keep(Feed::new(session.lane()), presence, wanted, news).instrument(span));
     (owner, received)
 }

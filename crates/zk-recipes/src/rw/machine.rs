@@ -28,7 +28,7 @@ use crate::lock::outcome::{Changed, NotChanged, Znode};
 use crate::lock::recipe::Change;
 use crate::machine::{
     Answer, Answers, FailedAction, Failure, Input, Machine, Needs, SessionView, Step, child,
-    flight, multi_refusal, read,
+    flight, read, refused_operation,
 };
 use crate::queue::machine::removal::QueueRemoval;
 use crate::queue::profile::QueueProfile;
@@ -54,9 +54,12 @@ pub struct DowngradeRequest;
 enum State {
     /// Step 1 is in flight.
     Committing,
-    /// Step 3 is in flight, after this refusal.
-    Deciding(ErrorCode),
+    /// Step 3 is in flight, after this operation of the multi was refused.
+    Deciding((usize, ErrorCode)),
 }
+
+/// The first operation of the multi.
+const CREATE_READER: usize = 0;
 
 type ChangeStep = Step<Result<Changed, NotChanged>>;
 
@@ -115,13 +118,13 @@ impl Downgrade {
         self.replays += answers.replays;
         let [committed] = answers.take();
         match committed {
-            Answer::Done(response) => match multi_refusal(&response) {
+            Answer::Done(response) => match refused_operation(&response) {
                 None => self.done(connection),
-                Some(code) => self.refused(code),
+                Some(refused) => self.refused(refused),
             },
             Answer::SessionEnded => session_ended(),
             Answer::Refused(error) => match error.server_code() {
-                Some(code) => self.refused(code),
+                Some(code) => self.refused((CREATE_READER, code)),
                 None => self.give_up(error),
             },
             Answer::Unknown { .. } => {
@@ -132,35 +135,36 @@ impl Downgrade {
         }
     }
 
-    fn refused(&mut self, code: ErrorCode) -> ChangeStep {
+    fn refused(&mut self, refused: (usize, ErrorCode)) -> ChangeStep {
+        let (_, code) = refused;
         // An earlier multi may have been applied. This would explain why the reader's znode exists,
         // or why the writer's znode is missing.
         if self.is_tainted || code == ErrorCode::NODE_EXISTS {
-            return self.decide(code);
+            return self.decide(refused);
         }
-        self.conclude(code)
+        self.conclude(refused)
     }
 
-    fn decide(&mut self, code: ErrorCode) -> ChangeStep {
-        self.state = State::Deciding(code);
+    fn decide(&mut self, refused: (usize, ErrorCode)) -> ChangeStep {
+        self.state = State::Deciding(refused);
         let path = child(self.profile.directory(), &self.reader);
         // On the next connection, a read is conclusive only after the multi was sent again.
         Step::Submit(flight(Some(self.session), vec![read(path, None)]), Needs::OneTry)
     }
 
-    fn decided(&mut self, code: ErrorCode, answers: Answers) -> ChangeStep {
+    fn decided(&mut self, refused: (usize, ErrorCode), answers: Answers) -> ChangeStep {
         let connection = answers.connection;
         let [reader] = answers.take();
         match reader {
             Answer::Done(Response::GetData(data)) if data.stat.ephemeral_owner == self.session => {
                 self.done(connection)
             }
-            Answer::Done(_) => self.conclude(code),
-            reader if reader.is_no_node() => self.conclude(code),
+            Answer::Done(_) => self.conclude(refused),
+            reader if reader.is_no_node() => self.conclude(refused),
             reader
                 if reader.is_refused_with(ErrorCode::NO_AUTH)
                     && self.is_tainted
-                    && code == ErrorCode::NODE_EXISTS =>
+                    && refused.1 == ErrorCode::NODE_EXISTS =>
             {
                 self.done(connection)
             }
@@ -179,12 +183,17 @@ impl Downgrade {
     }
 
     /// Ends the downgrade after the multi was refused and never applied.
-    fn conclude(&self, code: ErrorCode) -> ChangeStep {
+    fn conclude(&self, (at, code): (usize, ErrorCode)) -> ChangeStep {
         if code == ErrorCode::NO_NODE {
             return lost(LostReason::ZnodeDeleted);
         }
-        let path = child(self.profile.directory(), &self.reader).to_string();
-        refused(LockError::Refused { code, action: FailedAction::Create, path })
+        let (action, name) = if at == CREATE_READER {
+            (FailedAction::Create, &self.reader)
+        } else {
+            (FailedAction::Delete, &self.writer.name)
+        };
+        let path = child(self.profile.directory(), name).to_string();
+        refused(LockError::Refused { code, action, path })
     }
 
     /// Ends the downgrade because the client has stopped, or could not send the multi.
@@ -215,7 +224,7 @@ impl Machine for Downgrade {
         match (self.state.clone(), input) {
             (_, Input::Ended(session)) if session == self.session => session_ended(),
             (State::Committing, Input::Answered(answers)) => self.committed(answers),
-            (State::Deciding(code), Input::Answered(answers)) => self.decided(code, answers),
+            (State::Deciding(refused), Input::Answered(answers)) => self.decided(refused, answers),
             // The multi deletes our own znode, so an event of its watch decides nothing.
             (_, _) => Step::Wait(None),
         }

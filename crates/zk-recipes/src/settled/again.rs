@@ -34,10 +34,10 @@ impl Again<'_> {
         mut issue: impl FnMut(&Client) -> Op<T>,
     ) -> Result<T, RecipeError> {
         let Self { client, has_barrier, deadline, .. } = *self;
-        let mut pauses = Pauses::default();
+        let (mut pauses, mut refusal) = (Pauses::default(), None);
         loop {
             if is_over(client, deadline) {
-                return Err(RecipeError::timed_out());
+                return Err(RecipeError::timed_out_after(refusal));
             }
             // Both are enqueued before one of them is awaited, so they are sent together.
             let barrier = has_barrier.then(|| until(client, client.catch_up(), deadline));
@@ -62,8 +62,9 @@ impl Again<'_> {
                 Err(error) => error,
             };
             if matches!(error, OpError::TimedOut { .. }) {
-                return Err(RecipeError::timed_out());
+                return Err(RecipeError::timed_out_after(refusal));
             }
+            refusal = error.server_code();
             match replayable(Err(error.clone())) {
                 Verdict::SessionEnded if self.is_bound => return Err(self.failed(error)),
                 Verdict::SessionEnded if client.state() == SessionState::Expired => {

@@ -89,6 +89,7 @@ pub(super) async fn make<C: Change>(
         deadline,
         version: known,
         pauses: Pauses::default(),
+        refusal: None,
         is_loose: false,
         lost: None,
         beaten_at: None,
@@ -111,6 +112,8 @@ struct Making<'a, C: Change> {
     /// The version at which the change is sent next, if it need not be read first.
     version: Option<C::Version>,
     pauses: Pauses,
+    /// The code with which a server has refused the change last.
+    refusal: Option<ErrorCode>,
     is_loose: bool,
     /// The version at which the change was sent in a session that has ended, and why its reply was
     /// lost.
@@ -177,6 +180,7 @@ impl<C: Change> Making<'_, C> {
         if matches!(error, OpError::TimedOut { .. }) {
             return Err(self.failed(RecipeError::timed_out()));
         }
+        self.refusal = None;
         if is_beaten(&error) && self.known.is_none() {
             self.version = None;
             // Others have changed it in between, so there is no reason to pause, unless the server
@@ -189,7 +193,8 @@ impl<C: Change> Making<'_, C> {
         match replayable(Err(error)) {
             Verdict::Refused(error) if self.is_loose => Err(unknown(self.failure(error))),
             Verdict::Refused(error) => Err(self.refused(error)),
-            Verdict::Later(_) => {
+            Verdict::Later(error) => {
+                self.refusal = error.server_code();
                 self.pause().await;
                 Ok(())
             }
@@ -248,7 +253,10 @@ impl<C: Change> Making<'_, C> {
     }
 
     /// The error of a change of which nothing is in flight, unless a request is loose.
-    fn failed(&self, error: RecipeError) -> SettledError {
+    fn failed(&self, mut error: RecipeError) -> SettledError {
+        if let Some(code) = self.refusal {
+            error.after_refusal(code);
+        }
         if self.is_loose { unknown(error) } else { not_applied(error) }
     }
 

@@ -22,7 +22,7 @@ pub enum SettledError {
     /// A server refused the operation. It was not applied, and never will be.
     #[error(
         "the server refused to {target}: {code}{}; nothing was applied",
-        because(*.code, &.target.path)
+        because(*.code, .target.operation, &.target.path)
     )]
     Refused {
         /// Index of the refused operation in the transaction, from 0. It is 0 for an operation that

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytestring::ByteString;
 use jute_codec::ErrorCode;
-use zk_session::recipe::Session;
+use zk_session::recipe::{Abridged, Session};
 use zk_session::{ConfigError, Multi, MultiOutcome, OptionDefect};
 
 use super::error::SettledError;
@@ -80,7 +80,7 @@ impl SettledClient {
 fn foreign(path: &ByteString) -> ConfigError {
     ConfigError::Option {
         option: "guard",
-        value: format!("of {path}"),
+        value: format!("of {}", Abridged(path)),
         defect: OptionDefect::Other(
             "its lock must be one of the same client, below the root of this handle",
         ),

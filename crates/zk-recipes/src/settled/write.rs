@@ -91,7 +91,7 @@ pub(super) async fn write(
             once = once.bound_to(bound);
         }
         let writing = Laneless::new(client, once, slot);
-        let (settled, lost) = settle(profile, writing, deadline).await?;
+        let (settled, lost, marker) = settle(profile, writing, deadline).await?;
         let missing = match settled {
             Settled::Applied(Some(results)) => return Ok(Applied::Replied(results)),
             Settled::Applied(None) => return Ok(Applied::Lost(lost)),
@@ -109,8 +109,7 @@ pub(super) async fn write(
                 Ensure::parent_of(child(directory, "marker"), acl.clone())
             }
             Settled::Refused(0, code) => {
-                let failure =
-                    Failure::new(FailedAction::Create, directory.clone(), OpError::server(code));
+                let failure = Failure::new(FailedAction::Create, marker, OpError::server(code));
                 return Err(RecipeError::of(failure).into());
             }
             Settled::Refused(at, code) => match ancestors {
@@ -125,12 +124,16 @@ pub(super) async fn write(
     }
 }
 
-/// Sends a transaction until its outcome is known. If its reply was lost, also returns its zxid.
+/// The outcome of a transaction. If its reply was lost, also its zxid. And the path of its marker, which
+/// is not kept while the transaction waits.
+type Outcomes = (Settled, Option<Zxid>, ByteString);
+
+/// Sends a transaction until its outcome is known.
 async fn settle(
     profile: &Profile,
     mut writing: Laneless<'_, Once>,
     deadline: Option<Time>,
-) -> Result<(Settled, Option<Zxid>), SettledError> {
+) -> Result<Outcomes, SettledError> {
     let Profile { client, markers, .. } = profile;
     // Without a fault, a write with a marker that exists is one request like any other.
     if let Some((session, multi)) = writing.machine().first() {
@@ -143,7 +146,8 @@ async fn settle(
         }
         if let Some(settled) = writing.machine().sent(result) {
             markers.keep(writing.machine(), &settled);
-            return Ok((settled, None));
+            let (marker, _) = writing.machine().marker();
+            return Ok((settled, None, marker.clone()));
         }
     }
     // Boxed, because each write would have room for it, and nearly none needs it.
@@ -154,7 +158,7 @@ async fn settle_on_lane(
     Profile { client, markers, .. }: &Profile,
     writing: Laneless<'_, Once>,
     deadline: Option<Time>,
-) -> Result<(Settled, Option<Zxid>), SettledError> {
+) -> Result<Outcomes, SettledError> {
     let mut running = writing.with_lane();
     let settled = match running.run_write(deadline).await {
         Ok(Ok(settled)) => settled,
@@ -173,7 +177,8 @@ async fn settle_on_lane(
     };
     let (repeating, ..) = running.parts();
     markers.keep(&mut repeating.machine, &settled);
-    Ok((settled, lost))
+    let (marker, _) = repeating.machine.marker();
+    Ok((settled, lost, marker.clone()))
 }
 
 fn ensure_parent(path: &ByteString, Ancestors { mode, acl }: &Ancestors) -> Ensure {

@@ -5,6 +5,7 @@ use std::fmt;
 
 use thiserror::Error;
 use zk_session::ConfigError;
+use zk_session::recipe::Abridged;
 
 use super::versioned::Versioned;
 use crate::error::RecipeError;
@@ -20,7 +21,7 @@ pub enum ValueError {
     #[error("the value has changed since it was read; read it again")]
     Conflict,
     /// The data of the znode has another format. Nothing was written.
-    #[error("the data of {path:?} is not {expected}: {data}")]
+    #[error("the data of {path:?} is not {expected}: {data}", path = Abridged(.path))]
     Malformed {
         /// The path of the znode.
         path: String,

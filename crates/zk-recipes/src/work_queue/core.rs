@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use jute_codec::Response;
 use tokio::sync::Notify;
 use tracing::{debug, warn};
-use zk_session::recipe::{Notice, Session};
+use zk_session::recipe::{Abridged, Notice, Session};
 use zk_session::{Client, Time};
 
 use super::aside::{Aside, BlockReason};
@@ -104,7 +104,8 @@ impl Core {
     /// Remembers that an item cannot be delivered to this client, and logs it if it is news.
     pub(crate) fn block(&self, item: &ItemName, reason: BlockReason) {
         if self.aside().block(item, reason, self.client.now(), self.seed) {
-            let path = self.layout.item(item);
+            let item = self.layout.item(item);
+            let path = Abridged(&item);
             let number = Session::of(&self.client).count_notice(Notice::Blocked);
             if is_among_first(Notice::Blocked, number) {
                 warn!(%path, "an item of a work queue is passed over: {reason}");

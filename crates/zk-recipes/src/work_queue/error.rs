@@ -2,6 +2,7 @@
 
 use jute_codec::ErrorCode;
 use thiserror::Error;
+use zk_session::recipe::Abridged;
 use zk_session::{ConfigError, SlowCommits};
 
 use super::aside::BlockReason;
@@ -17,7 +18,7 @@ use crate::timed_out::{MayTimeOut, TimedOut};
 pub enum WorkQueueError {
     /// The only items that nobody has taken cannot be delivered to this client, so the queue is not
     /// empty. [`WorkQueue::blocked`](crate::WorkQueue::blocked) returns all that are known.
-    #[error("the item {item:?} is there, but cannot be delivered: {reason}")]
+    #[error("the item {item:?} is there, but cannot be delivered: {reason}", item = Abridged(.item))]
     Blocked {
         /// The path of the first of these items.
         item: String,
@@ -27,7 +28,8 @@ pub enum WorkQueueError {
     /// The queue is full. Nothing was put.
     #[error(
         "the queue {directory:?} has {length} items, and its limit is {limit}; nothing was put; take \
-         items, or build the queue with a higher `limit`"
+         items, or build the queue with a higher `limit`",
+        directory = Abridged(.directory)
     )]
     Full {
         /// The directory of the queue.
@@ -41,14 +43,15 @@ pub enum WorkQueueError {
     /// delivered again before they are deleted.
     #[error(
         "{item:?} was not acknowledged, because somebody has created znodes below it; delete them, \
-         and the item is delivered again"
+         and the item is delivered again",
+        item = Abridged(.item)
     )]
     HasChildren {
         /// The path of the item.
         item: String,
     },
     /// Somebody other than its taker deleted the item while it was leased.
-    #[error("{item:?} was deleted while it was leased")]
+    #[error("{item:?} was deleted while it was leased", item = Abridged(.item))]
     ItemGone {
         /// The path of the item.
         item: String,
@@ -67,7 +70,8 @@ pub enum WorkQueueError {
     #[error(
         "the sequence counter of {directory:?} has reached its end (2147483647), so nothing was put; \
          let the consumers empty the queue, and wait until the servers have removed the directory, or \
-         delete it"
+         delete it",
+        directory = Abridged(.directory)
     )]
     QueueExhausted {
         /// The directory of the items.
@@ -83,7 +87,8 @@ pub enum WorkQueueError {
     #[error(
         "the queue {directory:?} has {items} items, and a list of their names has {bytes} bytes, which \
          is longer than the `response_limit` of this client; take the items with a client that was \
-         built with a `response_limit` above that"
+         built with a `response_limit` above that",
+        directory = Abridged(.directory)
     )]
     TooLong {
         /// The directory of the queue.
@@ -98,7 +103,8 @@ pub enum WorkQueueError {
     /// may have been put. After an acknowledgement: the same, or the lease was
     /// lost and the item is gone, so either this call or a later taker has acknowledged it.
     #[error(
-        "it is not known whether the change of {item:?} was applied; read it before you repeat the call"
+        "it is not known whether the change of {item:?} was applied; read it before you repeat the call",
+        item = Abridged(.item)
     )]
     Unknown {
         /// The path of the item, or of the parent of the items.

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use tracing::{Instrument as _, Span, debug, debug_span, warn};
-use zk_session::recipe::{Notice, Session};
+use zk_session::recipe::{Abridged, Notice, Session};
 use zk_session::{ConfigError, OptionDefect, Time};
 
 use super::core::Core;
@@ -70,7 +70,7 @@ async fn put(
     let slot = reserve(&core.client, &core.layout.directory, deadline).await?;
     let (bound, count) = (core.bound(id), items.len());
     let machine = PutMachine::new(Arc::clone(&core.layout), id, items, priority, bound);
-    let span = debug_span!("put", directory = %core.layout.directory, id = format!("{id:032x}"));
+    let span = debug_span!("put", directory = %Abridged(&core.layout.directory), id = format!("{id:032x}"));
     let duty = Clearing { core: Arc::clone(&core), id, span };
     let mut put = Attended::with(&core.client, slot, machine, duty);
     let put = put.run_to_end(deadline).await?;

@@ -22,20 +22,32 @@ pub(crate) async fn ensure_chroot(shared: &Arc<Shared>) -> Result<(), ConnectErr
     if chroot.is_empty() || exists(shared, chroot).await {
         return Ok(());
     }
-    let mut last = Ok(());
+    let (mut last, mut refused) = (Ok(()), None);
     for request in creates(&shared.chroot, &shared.access) {
+        let path = request.path.clone();
         let request = Request::Create(request);
-        // Errors of ancestors are ignored: an ancestor may exist although the client has no
-        // permission to create it, and servers check that permission first.
-        last = replay(|| at_server(shared, request.clone())).await;
+        last = replay(|| at_server(shared, request.clone())).await.map_err(|mut error| {
+            // The message has to name the path on the server.
+            if let Some(target) = error.target_mut() {
+                target.path = path;
+            }
+            error
+        });
+        // An ancestor may exist although the client has no permission to create it, and servers check
+        // that permission first. So its error matters only if the next one misses it.
+        if let Err(error) = &last
+            && !error.is_no_node()
+        {
+            refused = Some(error.clone());
+        }
     }
     match last {
         Ok(()) | Err(OpError::Server { code: ErrorCode::NODE_EXISTS, .. }) => Ok(()),
-        Err(mut error) => {
-            // The message has to name the path on the server.
-            if let Some(target) = error.target_mut() {
-                target.path = chroot.into();
-            }
+        Err(error) => {
+            let is_cause = |refused: &OpError| {
+                error.is_no_node() && refused.server_code() != Some(ErrorCode::NODE_EXISTS)
+            };
+            let error = refused.filter(is_cause).unwrap_or(error);
             Err(ConnectError::Chroot { path: chroot.to_owned(), error })
         }
     }

@@ -12,6 +12,7 @@ use tracing::info_span;
 use super::Client;
 use super::credentials::check_auth;
 use super::first_connection::first_connection;
+use crate::abridged::Abridged;
 use crate::chroot::create::{creates, ensure_chroot};
 use crate::connect_string::ConnectString;
 use crate::driver::access::{Access, DefaultAcl};
@@ -471,7 +472,7 @@ impl ClientBuilder {
         let (handle_ends, driver_ends) = channels(machine.status(), clock.now());
         let (transport, sasl, driver_clock) = (self.transport, self.sasl, clock.clone());
         let driver_access = Arc::clone(&access);
-        let span = info_span!("zk_session", hosts = %names, chroot = %chroot.as_str());
+        let span = info_span!("zk_session", hosts = %names, chroot = %Abridged(chroot.as_str()));
         let follower = self.host_source.map(|source| Follower::new(source, &given, &handle_ends));
         let followed_over = self.follow_ensemble.then(|| Arc::clone(&transport));
         let driver = || {

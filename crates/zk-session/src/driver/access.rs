@@ -10,6 +10,7 @@ use bytestring::ByteString;
 use jute_codec::{Acl, MultiOp, Permissions, Request};
 use tracing::warn;
 
+use crate::abridged::Abridged;
 use crate::path::Chroot;
 
 /// Maximum number of directories that are named in warnings. A client that writes into more of them
@@ -146,8 +147,8 @@ fn warn_once(warned: &Mutex<Vec<u64>>, path: &str) {
     // Do not hold the lock while a subscriber runs.
     drop(warned);
     warn!(
-        directory,
-        path,
+        directory = ?Abridged(directory),
+        path = ?Abridged(path),
         "this client has credentials, but creates a znode that everyone may change and delete; set \
          `default_acl`, to `Acl::open()` if this is intended"
     );

@@ -11,7 +11,10 @@ use super::operation::Outcome;
 #[non_exhaustive]
 pub enum AuthError {
     /// The client has stopped before a server had accepted the credentials.
-    #[error("the client was closed before a server accepted the new credentials")]
+    #[error(
+        "the client was closed, or the runtime in which it was built has ended, before a server \
+         accepted the new credentials"
+    )]
     Closed,
     /// The credentials are invalid. Nothing was sent.
     #[error(transparent)]

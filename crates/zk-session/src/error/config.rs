@@ -7,6 +7,8 @@ use thiserror::Error;
 
 use crate::machine::lease::LeaseDefect;
 
+use crate::abridged::Abridged;
+
 /// Why a path is invalid.
 #[derive(Clone, Copy, Eq, Error, Hash, PartialEq)]
 #[non_exhaustive]
@@ -37,7 +39,7 @@ jute_codec::debug_by_message!(PathDefect);
 #[non_exhaustive]
 pub enum ConfigError {
     /// The chroot at the end of the connect string is invalid.
-    #[error("invalid chroot {path:?}: {defect}")]
+    #[error("invalid chroot {path:?}: {defect}", path = Abridged(.path))]
     Chroot {
         /// The chroot as given.
         path: String,
@@ -45,7 +47,7 @@ pub enum ConfigError {
         defect: ChrootDefect,
     },
     /// An entry of the connect string is invalid.
-    #[error("invalid host {host:?} in the connect string: {defect}")]
+    #[error("invalid host {host:?} in the connect string: {defect}", host = Abridged(.host))]
     Host {
         /// The entry as given.
         host: String,
@@ -80,7 +82,7 @@ pub enum ConfigError {
         defect: OptionDefect,
     },
     /// The path of a recipe is invalid.
-    #[error("invalid {option} {path:?}: {defect}")]
+    #[error("invalid {option} {path:?}: {defect}", path = Abridged(.path))]
     Path {
         /// What the path is for.
         option: &'static str,
@@ -98,7 +100,7 @@ struct Shown<'a>(&'a str);
 
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.is_empty() { Ok(()) } else { write!(f, " {}", self.0) }
+        if self.0.is_empty() { Ok(()) } else { write!(f, " {}", Abridged(self.0)) }
     }
 }
 
@@ -109,7 +111,9 @@ pub enum ChrootDefect {
     /// More hosts follow the chroot.
     #[error(
         "a comma follows the chroot of {host:?}; write the chroot once, after the last host, as in \
-         {suggestion:?}"
+         {suggestion:?}",
+        host = Abridged(.host),
+        suggestion = Abridged(.suggestion)
     )]
     BeforeHosts {
         /// The entry that contains the chroot.

@@ -1,5 +1,6 @@
 //! Why a client could not connect, or could not hand its session over.
 
+use std::fmt;
 use std::time::Duration;
 
 use thiserror::Error;
@@ -7,6 +8,8 @@ use thiserror::Error;
 use super::config::ConfigError;
 use super::failure::ConnectionFailure;
 use super::operation::OpError;
+use super::target::Refusal;
+use crate::abridged::Abridged;
 use crate::types::SessionId;
 
 /// Why a session could not be handed over.
@@ -30,7 +33,7 @@ pub enum HandOverError {
         "the session is not handed over, because after {within:?} recipes still use it at {}, or \
          have not yet found out there what a lost request has left; release locks and leases, leave \
          groups and barriers, end what waits for them, and try again while a server answers",
-        paths.join(", ")
+        listed(.paths)
     )]
     Unfinished {
         /// How long the client waits for recipes.
@@ -50,7 +53,7 @@ pub enum ConnectError {
     #[error("a server refused the credentials of the client; check its `auth` and `sasl`")]
     AuthFailed,
     /// The chroot is missing and could not be created.
-    #[error("cannot create the chroot {path:?}: {error}")]
+    #[error("cannot create the chroot {path:?}: {}", AtServer(.error), path = Abridged(.path))]
     Chroot {
         /// Path of the chroot on the server.
         path: String,
@@ -102,4 +105,23 @@ fn and_failure(hosts: &str, failure: Option<&ConnectionFailure>) -> String {
         }
         Some(failure) => format!(" (last failure: {failure})"),
     }
+}
+
+/// An error whose path is that on the servers.
+struct AtServer<'a>(&'a OpError);
+
+impl fmt::Display for AtServer<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(error) = self;
+        if let OpError::Server { code, target } = error {
+            write!(f, "{}", Refusal { code: *code, target, place: None, is_at_server: true })
+        } else {
+            write!(f, "{error}")
+        }
+    }
+}
+
+fn listed(paths: &[String]) -> String {
+    let paths: Vec<_> = paths.iter().map(|path| Abridged(path).to_string()).collect();
+    paths.join(", ")
 }

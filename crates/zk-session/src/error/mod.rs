@@ -3,6 +3,7 @@
 mod auth;
 mod config;
 mod connect;
+mod denied;
 mod failure;
 mod operation;
 mod sasl;
@@ -12,6 +13,7 @@ mod tls;
 pub use self::auth::AuthError;
 pub use self::config::{ChrootDefect, ConfigError, HostDefect, OptionDefect, PathDefect};
 pub use self::connect::{ConnectError, HandOverError};
+pub use self::denied::{Denied, MISSING_CHROOT};
 pub use self::failure::{ConnectionFailure, FailureCause, TransportError};
 pub use self::operation::{OpError, Outcome, WatchEnded};
 pub use self::sasl::SaslFailure;

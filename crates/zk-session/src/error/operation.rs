@@ -8,6 +8,7 @@ use thiserror::Error;
 use super::config::PathDefect;
 use super::failure::ConnectionFailure;
 use super::target::{Label, Refusal, Target};
+use crate::abridged::Abridged;
 
 /// What is known about the effect of an operation that failed.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -38,9 +39,14 @@ pub enum OpError {
         /// The path of the znode that could not be created, as the client sees it.
         path: String,
     },
-    /// The client was closed. An operation that is called afterwards, or that was not sent before, is
+    /// The client was closed, or the runtime in which it was built has ended, and the session's task
+    /// with it. An operation that is called afterwards, or that was not sent before, is
     /// [`NotApplied`](Outcome::NotApplied).
-    #[error("{}the client is closed; the operation {outcome}", Label(.target))]
+    #[error(
+        "{}the client is closed, or the runtime in which it was built has ended; the operation \
+         {outcome}",
+        Label(.target)
+    )]
     Closed {
         /// What is known about its effect.
         outcome: Outcome,
@@ -61,7 +67,7 @@ pub enum OpError {
         target: Target,
     },
     /// The path is not a valid absolute path of a znode. Nothing was sent.
-    #[error("invalid path {path:?}: {defect}")]
+    #[error("invalid path {path:?}: {defect}", path = Abridged(.path))]
     InvalidPath {
         /// The path as given.
         path: String,
@@ -115,7 +121,7 @@ pub enum OpError {
         target: Target,
     },
     /// The server refused the operation.
-    #[error("{}", Refusal { code: *code, target, place: None })]
+    #[error("{}", Refusal { code: *code, target, place: None, is_at_server: false })]
     Server {
         /// The error code of the server.
         code: ErrorCode,
@@ -355,11 +361,12 @@ struct MissingChroot<'a> {
 
 impl fmt::Display for MissingChroot<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { chroot, path } = self;
+        let (chroot, path) = (Abridged(self.chroot), Abridged(self.path));
         write!(
             f,
             "cannot create {path:?}: the chroot {chroot:?} does not exist on the servers; create it, \
-             or let `create_chroot` do that when a client connects"
+             or let `create_chroot` do that when a client connects, which needs the permission \
+             CREATE on the parent of the chroot"
         )
     }
 }
@@ -368,8 +375,9 @@ impl fmt::Display for MissingChroot<'_> {
 #[derive(Clone, Copy, Eq, Error, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum WatchEnded {
-    /// The client was closed, or a server refused its credentials.
-    #[error("the client is closed")]
+    /// The client was closed, the runtime in which it was built has ended, or a server refused its
+    /// credentials.
+    #[error("the client is closed, or the runtime in which it was built has ended")]
     Closed,
     /// [`remove_watches`](crate::Client::remove_watches) has removed the watch.
     #[error("the watch was removed by `remove_watches`")]

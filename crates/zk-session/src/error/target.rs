@@ -1,10 +1,13 @@
 //! The operation and the path that an error is about, and their names in messages.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use bytestring::ByteString;
 use jute_codec::{ErrorCode, MultiOp, OpCode, Request};
 
+use super::denied::{Denied, MISSING_CHROOT};
+use crate::abridged::Abridged;
 use crate::operation::table::Facts;
 
 /// The operation and the path that an [`OpError`](crate::OpError) is about.
@@ -63,7 +66,9 @@ impl fmt::Display for Target {
         match (operation, &*self.path) {
             (OpCode::MULTI, "") => f.write_str("commit the multi"),
             (operation, "") => f.write_str(Facts::of(operation).verb),
-            (operation, path) => write!(f, "{} {path:?}", Facts::of(operation).verb),
+            (operation, path) => {
+                write!(f, "{} {:?}", Facts::of(operation).verb, Abridged(path))
+            }
         }
     }
 }
@@ -84,11 +89,13 @@ pub(crate) struct Refusal<'a> {
     pub(crate) target: &'a Target,
     /// Which operation of a multi this is.
     pub(crate) place: Option<&'a dyn fmt::Display>,
+    /// The path is that on the servers.
+    pub(crate) is_at_server: bool,
 }
 
 impl fmt::Display for Refusal<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { code, target, place } = self;
+        let Self { code, target, place, is_at_server } = self;
         f.write_str("the server refused ")?;
         match (target.operation, place) {
             (None, None) => f.write_str("to execute the operation")?,
@@ -97,7 +104,7 @@ impl fmt::Display for Refusal<'_> {
             (Some(_), Some(place)) => write!(f, "to {target}, {place}")?,
         }
         write!(f, ": {code}")?;
-        match hint(*code, target) {
+        match hint(*code, target, *is_at_server) {
             None => Ok(()),
             Some(hint) => write!(f, " ({hint})"),
         }
@@ -105,30 +112,32 @@ impl fmt::Display for Refusal<'_> {
 }
 
 /// Explains the codes whose names are not enough.
-fn hint(code: ErrorCode, target: &Target) -> Option<&'static str> {
-    match code {
-        ErrorCode::NO_AUTH => Some(
-            "the access control list of the znode, or of its parent, forbids it; check the \
-             credentials of the client",
-        ),
+fn hint(code: ErrorCode, target: &Target, is_at_server: bool) -> Option<Cow<'static, str>> {
+    let hint = match code {
+        ErrorCode::NO_AUTH => {
+            let denied = Denied { operation: target.operation, path: &target.path, is_at_server };
+            return Some(denied.to_string().into());
+        }
         ErrorCode::NO_CHILDREN_FOR_EPHEMERALS => {
-            Some("its parent is ephemeral, and ephemeral znodes cannot have children")
+            "its parent is ephemeral, and ephemeral znodes cannot have children"
         }
-        ErrorCode::NO_NODE if target.is_create() => Some("its parent does not exist"),
-        ErrorCode::NO_NODE if target.operation.is_some() => Some("it does not exist"),
-        ErrorCode::NO_WATCHER => Some("this client has no such watch there"),
-        ErrorCode::NOT_READ_ONLY => Some(
+        ErrorCode::NO_NODE if target.is_create() => "its parent does not exist",
+        ErrorCode::NO_NODE if &*target.path == "/" => MISSING_CHROOT,
+        ErrorCode::NO_NODE if target.operation.is_some() => "it does not exist",
+        ErrorCode::NO_WATCHER => "this client has no such watch there",
+        ErrorCode::NOT_READ_ONLY => {
             "this server is read-only: it has lost contact with the majority of its ensemble, so it \
-             accepts no writes",
-        ),
-        ErrorCode::RECONFIG_DISABLED => Some("the servers need reconfigEnabled=true"),
-        ErrorCode::NEW_CONFIG_NO_QUORUM => {
-            Some("too few of the new servers are in contact with the leader")
+             accepts no writes"
         }
-        ErrorCode::INVALID_ACL => Some(
+        ErrorCode::RECONFIG_DISABLED => "the servers need reconfigEnabled=true",
+        ErrorCode::NEW_CONFIG_NO_QUORUM => {
+            "too few of the new servers are in contact with the leader"
+        }
+        ErrorCode::INVALID_ACL => {
             "the access control list is empty or malformed, or grants to the creator, and the \
-             server knows no identity of this client",
-        ),
-        _ => None,
-    }
+             server knows no identity of this client"
+        }
+        _ => return None,
+    };
+    Some(hint.into())
 }

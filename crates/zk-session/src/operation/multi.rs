@@ -65,6 +65,7 @@ pub enum MultiError {
             code: *code,
             target,
             place: Some(&format_args!("operation {index} of the multi (counted from 0)")),
+            is_at_server: false,
         }
     )]
     Refused {

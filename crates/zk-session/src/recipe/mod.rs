@@ -16,6 +16,7 @@ mod session;
 pub use self::lane::Lane;
 #[cfg(feature = "tokio")]
 pub use self::session::Session;
+pub use crate::abridged::Abridged;
 #[cfg(feature = "tokio")]
 pub use crate::driver::janitor::{Due, JANITOR_SLOTS_MAX, Slot};
 #[cfg(feature = "tokio")]
@@ -24,6 +25,7 @@ pub use crate::driver::lane_event::LaneEvent;
 pub use crate::driver::lane_queue::LeaseNeed;
 #[cfg(feature = "tokio")]
 pub use crate::driver::notices::Notice;
+pub use crate::error::{Denied, MISSING_CHROOT};
 pub use crate::machine::{Change, Flight, Operation, Reply, Token, WatchNumber};
 #[cfg(feature = "tokio")]
 pub use crate::watchdog::Watchdog;

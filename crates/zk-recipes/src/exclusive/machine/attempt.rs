@@ -388,6 +388,10 @@ impl Attempt for ExclusiveAttempt {
         self.is_waiting.then_some(1)
     }
 
+    fn is_first(&self) -> bool {
+        self.znode.is_some()
+    }
+
     fn predecessor(&self) -> Option<Predecessor> {
         let (session, identity) = &self.holder;
         let name = name_of(&self.profile.path).unwrap_or_default();

@@ -364,7 +364,7 @@ impl Roster {
                 }
                 Err(error) => {
                     let path = child(&self.directory, &name);
-                    failure = Some(Failure::new(FailedAction::ReadChild, path, error));
+                    failure = Some(Failure::new(FailedAction::Read, path, error));
                 }
                 Ok(_) => {}
             }

@@ -28,8 +28,9 @@
 
 mod pending;
 
+use jute_codec::ErrorCode;
 use zk_session::recipe::{Flight, Reply};
-use zk_session::{Outcome, Time};
+use zk_session::{OpError, Outcome, Time};
 
 use self::pending::{Next, Pending};
 use super::answer::{Answer, Answers, Needs};
@@ -65,6 +66,12 @@ impl<M: Machine> Repeating<M> {
     pub fn new(machine: M) -> Self {
         let (pending, pauses) = (None, Pauses::default());
         Self { machine, pending, pauses, stuck: Stuck::No, is_pause_due: false }
+    }
+
+    /// Returns the code with which a server has refused what is pending, if it is tried again because
+    /// of that.
+    pub fn refusal(&self) -> Option<ErrorCode> {
+        self.pending.as_ref()?.refusal
     }
 
     /// Returns the first step of the machine.
@@ -182,11 +189,13 @@ impl<M: Machine> Repeating<M> {
         let (mut results, failure) = match next {
             Next::Again { is_lost } => {
                 pending.replays += u64::from(is_lost);
+                pending.refusal = None;
                 pending.is_repeated |= is_in_doubt;
                 return self.resume();
             }
             Next::Later(error, results) => {
                 if !(M::GIVES_UP && self.pauses.is_too_many(&error)) {
+                    pending.refusal = error.server_code();
                     pending.is_repeated |= is_in_doubt;
                     return self.pause(view);
                 }
@@ -201,6 +210,7 @@ impl<M: Machine> Repeating<M> {
             Needs::OneTry => results.iter().any(is_unknown),
             Needs::All | Needs::Each => false,
         };
+        let refusal = failure.as_ref().and_then(OpError::server_code);
         if let Some(error) = failure {
             self.is_pause_due = true;
             if is_write_unknown && self.stuck == Stuck::No {
@@ -223,7 +233,11 @@ impl<M: Machine> Repeating<M> {
         self.pending = None;
         let answers = Answers { session, connection, results, replays, is_repeated };
         let step = self.machine.handle(view, Input::Answered(answers));
-        self.follow(view, step)
+        let step = self.follow(view, step);
+        if let Some(pending) = &mut self.pending {
+            pending.refusal = refusal;
+        }
+        step
     }
 }
 

@@ -1,6 +1,6 @@
 //! A flight without the results that its machine needs, and what its replies lead to.
 
-use jute_codec::Response;
+use jute_codec::{ErrorCode, Response};
 use zk_session::recipe::{Flight, WatchNumber};
 use zk_session::{OpError, Time};
 
@@ -22,6 +22,8 @@ pub(super) struct Pending {
     pub(super) is_repeated: bool,
     /// When to submit it, if that is later.
     pub(super) paused_until: Option<Time>,
+    /// The code with which a server has refused it last, so that it is submitted again.
+    pub(super) refusal: Option<ErrorCode>,
 }
 
 /// What a reply leads to.
@@ -50,6 +52,7 @@ impl Pending {
             replays: 0,
             is_repeated: false,
             paused_until: None,
+            refusal: None,
         })
     }
 

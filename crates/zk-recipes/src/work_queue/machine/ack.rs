@@ -227,7 +227,7 @@ impl AckMachine {
                 None => self.done(),
                 Some((DELETE_PIN, ErrorCode::NO_NODE)) => self.pin(),
                 Some((DELETE_PIN, code)) => {
-                    self.failed(FailedAction::Delete, OpError::server(code))
+                    self.failed_at(FailedAction::Delete, self.pin.clone(), OpError::server(code))
                 }
                 Some((at, code)) => {
                     // The pin exists, so no earlier multi was applied.
@@ -300,9 +300,6 @@ impl AckMachine {
     }
 
     fn failed(&self, action: FailedAction, error: OpError) -> AckStep {
-        if self.is_undecided {
-            return Step::Done(Ok(Acked::Unknown));
-        }
         let path = if action == FailedAction::Check {
             self.layout.lease(&self.item)
         } else if action == FailedAction::Create {
@@ -310,6 +307,13 @@ impl AckMachine {
         } else {
             self.layout.item(&self.item)
         };
+        self.failed_at(action, path, error)
+    }
+
+    fn failed_at(&self, action: FailedAction, path: ByteString, error: OpError) -> AckStep {
+        if self.is_undecided {
+            return Step::Done(Ok(Acked::Unknown));
+        }
         Step::Done(Err(Failure::new(action, path, error)))
     }
 }

@@ -174,13 +174,16 @@ impl PutMachine {
             Ok(_) => 0,
             Err(error) if error.is_no_node() => 0,
             Err(error) if error.is_session_over() => {
-                return self.failed(FailedAction::Create, error);
+                return self.not_put(error);
             }
             Err(_) if self.bound.is_some_and(|bound| bound.is_default) => {
                 self.bound = None;
                 return self.put();
             }
-            Err(error) => return self.failed(FailedAction::Check, error),
+            Err(error) => {
+                let path = self.layout.entries.clone();
+                return self.failed(FailedAction::Check, path, error);
+            }
         };
         let length = usize::try_from(length).unwrap_or_default();
         if self.bound.is_some_and(|bound| length + self.items.len() > bound.items) {
@@ -229,13 +232,17 @@ impl PutMachine {
                         // The counter stays at its end, so an item has the number already.
                         return self.fail(NotPut::Exhausted);
                     }
-                    self.failed(FailedAction::Create, OpError::server(code))
+                    if index == 0 {
+                        let marker = self.marker.clone();
+                        return self.failed(FailedAction::Create, marker, OpError::server(code));
+                    }
+                    self.not_put(OpError::server(code))
                 }
             },
             Answer::Refused(error) => {
                 // A client that stops does not know what has become of a request in flight.
                 self.is_undecided |= error.outcome() == Outcome::Unknown;
-                self.failed(FailedAction::Create, error)
+                self.not_put(error)
             }
             Answer::SessionEnded => self.again(view),
             Answer::Unknown { error, is_final } => {
@@ -247,7 +254,7 @@ impl PutMachine {
                     }
                 }
                 self.give_up_at.get_or_insert(view.now + UNDECIDED_MAX);
-                if is_final { self.failed(FailedAction::Create, error) } else { self.again(view) }
+                if is_final { self.not_put(error) } else { self.again(view) }
             }
         }
     }
@@ -290,7 +297,7 @@ impl PutMachine {
     /// Continues with the step that is due, in whichever session is the next to be connected.
     fn again(&mut self, view: SessionView) -> PutStep {
         if view.has_expired {
-            return self.failed(FailedAction::Create, OpError::session_expired(Outcome::Unknown));
+            return self.not_put(OpError::session_expired(Outcome::Unknown));
         }
         self.next()
     }
@@ -324,7 +331,9 @@ impl PutMachine {
     fn cleared(&mut self, answers: Answers) -> PutStep {
         let [cleared] = answers.take();
         match cleared.response() {
-            Err(error) if !error.is_no_node() => self.failed(FailedAction::Delete, error),
+            Err(error) if !error.is_no_node() => {
+                self.failed(FailedAction::Delete, self.marker.clone(), error)
+            }
             Ok(_) | Err(_) => {
                 self.has_marker = false;
                 self.is_undecided = false;
@@ -334,12 +343,12 @@ impl PutMachine {
         }
     }
 
-    fn failed(&mut self, action: FailedAction, error: OpError) -> PutStep {
-        let path = if action == FailedAction::Delete {
-            self.marker.clone()
-        } else {
-            self.layout.entries.clone()
-        };
+    /// Fails because the items were not created.
+    fn not_put(&mut self, error: OpError) -> PutStep {
+        self.failed(FailedAction::Create, self.layout.new_item(self.priority), error)
+    }
+
+    fn failed(&mut self, action: FailedAction, path: ByteString, error: OpError) -> PutStep {
         self.fail(NotPut::Failed(Failure::new(action, path, error)))
     }
 

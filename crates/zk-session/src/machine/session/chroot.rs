@@ -10,6 +10,7 @@ use jute_codec::{ErrorCode, ReadRequest, Request};
 use tracing::warn;
 
 use super::SessionMachine;
+use crate::abridged::Abridged;
 use crate::machine::event::Event;
 use crate::machine::inflight::Purpose;
 
@@ -57,7 +58,7 @@ impl SessionMachine {
                 self.has_chroot = true;
             } else {
                 // Requests below the chroot fail until somebody creates it.
-                warn!(path, %code, "the server refused to create the chroot");
+                warn!(path = ?Abridged(path), %code, "the server refused to create the chroot");
             }
         }
         self.send_waiting();
