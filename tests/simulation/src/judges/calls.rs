@@ -79,8 +79,6 @@ const GUARDS_MAX: usize = 9;
 const TRY_MIN: Duration = Duration::from_secs(3);
 /// By how much earlier than its timeout a call may seem to have ended: timers count milliseconds.
 const EARLY: Duration = Duration::from_millis(1);
-/// For how long a call that was dropped may still count as one that waits.
-const DROPPED: Duration = Duration::from_secs(60);
 
 /// Servers that look for empty containers so often remove one before its first child comes.
 const REAPED_AT_ONCE: Duration = Duration::from_millis(100);
@@ -108,6 +106,9 @@ const HARMLESS: [FaultKind; 7] = [
     FaultKind::Stranger,
     FaultKind::Surprise,
 ];
+
+/// The codes of servers that do not know what has become of a request.
+const UNDECIDED: [ErrorCode; 2] = [ErrorCode::SYSTEM_ERROR, ErrorCode::OPERATION_TIMEOUT];
 
 /// The calls that try again for as long as servers fail, because nobody else can give up for the caller
 /// what it has.
@@ -141,8 +142,8 @@ struct Rules {
     are_cut: bool,
     /// Sequence numbers come to their end.
     are_exhausted: bool,
-    /// How many operations of callers wait at least when a client that permits few accepts no more.
-    limit: Option<usize>,
+    /// Clients permit few requests.
+    is_limited: bool,
     /// Nothing keeps a client from its servers and nothing is slow, so a session does not end before its
     /// client, and a lock is lost only if somebody deletes its znode.
     is_undisturbed: bool,
@@ -179,16 +180,7 @@ impl Rules {
             are_forbidden: plan.may_forbid(),
             are_cut: !plan.faults.is_empty() || plan.closes_connections(),
             are_exhausted: has(plan, &[FaultKind::SequenceEnd]),
-            limit: plan.outstanding.map(|limit| {
-                let streams = [Job::Cache, Job::Changes, Job::Group, Job::Observe, Job::Tree];
-                match limit {
-                    // What caches and other streams request counts too.
-                    _ if streams.iter().any(|job| program.has(*job)) => 0,
-                    // A handle with a limit of its own has half of the places.
-                    _ if program.has(Job::Pipe) => limit.div_ceil(2),
-                    limit => limit,
-                }
-            }),
+            is_limited: plan.outstanding.is_some(),
             is_undisturbed: is_reached && may_be_undisturbed,
             may_be_undisturbed,
             are_old: plan.closes_connections(),
@@ -214,15 +206,10 @@ struct Call<'a> {
     begun: &'a Event,
     /// When the oldest of the guards may have begun that the task has.
     since: Duration,
-    /// How many operations of its client were waiting when it began.
-    waiting: usize,
     /// The session in which it is to be applied, if its caller has chosen one.
     bound: Option<SessionId>,
     had: Had,
 }
-
-/// The operations of each client that wait, and until when they count.
-type Waiting = BTreeMap<Used, BTreeMap<Id, Option<Duration>>>;
 
 /// The last argument says whether a call of this client and this name may be refused with this code.
 fn judge_by(
@@ -235,7 +222,6 @@ fn judge_by(
     let mut violations = Vec::new();
     let mut users = Users::default();
     let mut grants: BTreeMap<Who, VecDeque<Duration>> = BTreeMap::new();
-    let mut waiting = Waiting::new();
     let mut bound: BTreeMap<&str, SessionId> = BTreeMap::new();
     for event in events {
         users.see(event);
@@ -252,13 +238,6 @@ fn judge_by(
                     }
                     since = grants.front().copied().unwrap_or(since);
                 }
-                let mut others = 0;
-                if let Some(client) = client.filter(|_| OPERATIONS.contains(name)) {
-                    let waiting = waiting.entry(client).or_default();
-                    waiting.retain(|_, until| until.is_none_or(|until| until > event.at));
-                    others = waiting.len();
-                    waiting.insert(*call, None);
-                }
                 let begun = Call {
                     name,
                     on,
@@ -266,7 +245,6 @@ fn judge_by(
                     client,
                     begun: event,
                     since,
-                    waiting: others,
                     bound: bound.get(on.as_str()).copied(),
                     had: Had::default(),
                 };
@@ -279,13 +257,6 @@ fn judge_by(
             }
             What::Ended { call: id, end } => {
                 let Some(call) = calls.remove(id) else { continue };
-                if let Some(waiting) = call.client.and_then(|client| waiting.get_mut(&client))
-                    && let Some(until) = waiting.get_mut(id)
-                {
-                    // What was sent for a call that is given up is still with the servers.
-                    *until =
-                        Some(event.at + if *end == End::Done { Duration::ZERO } else { DROPPED });
-                }
                 let End::Failed(failure) = end else { continue };
                 let is_over =
                     call.client.is_some_and(|it| is_of_end(&users, it, call.name, failure));
@@ -409,10 +380,11 @@ impl Rules {
             }
             Failure::Refused(code) => {
                 let code = ErrorCode(*code);
-                // After a lost reply, what is read says that a version was not that one any more.
-                let is_read = name == settled::WRITE
-                    && code == ErrorCode::BAD_VERSION
-                    && call.had.connection.is_none();
+                // After a lost reply, or one that leaves the outcome open, what is read says that a
+                // version was not that one any more.
+                let is_open = call.had.connection.is_none()
+                    || UNDECIDED.iter().any(|code| call.is_answered(facts, at, *code));
+                let is_read = name == settled::WRITE && code == ErrorCode::BAD_VERSION && is_open;
                 (is_read || call.is_answered(facts, at, code))
                     && self.may_refuse(name, code, are_tampered)
             }
@@ -455,10 +427,7 @@ impl Rules {
             Failure::Unfinished => name == "hand_over",
             Failure::Exhausted => self.are_exhausted && facts.is_ended_by(at),
             // Only calls without a recipe wait in that queue.
-            Failure::Full => {
-                let is_full = self.limit.is_some_and(|limit| limit <= call.waiting);
-                (is_operation && is_full) || name == "put_within"
-            }
+            Failure::Full => (is_operation && self.is_limited) || name == "put_within",
             Failure::Unsupported => self.are_old && (NEWER.contains(&name) || name == NEWEST),
             // The client is not one that ends.
             Failure::Closed | Failure::Other(_) => false,

@@ -10,6 +10,7 @@ use super::task::{Called, TIMEOUT_MAX, Task};
 use crate::history::{Failure, Id, Share, Told, What};
 use crate::world::clients::CommonQueue;
 use crate::world::kinds::WorldKind;
+use crate::world::plan::FaultKind;
 use crate::world::registry::{Guarded, Standing};
 
 /// The directory of the queue.
@@ -163,7 +164,9 @@ async fn put_within(task: &mut Task, queue: &WorkQueue) {
     let items = items.iter().filter(|name| name.starts_with("entry-")).count();
     let from = task.zxid();
     let called = task.call_within("put_within", QUEUE, queue.put(item.clone())).await;
-    if matches!(called, Called::Failed(Failure::Full, _)) {
+    // What strangers have put there counts too.
+    let is_shared = task.world.plan.faults.contains(&FaultKind::Stranger);
+    if matches!(called, Called::Failed(Failure::Full, _)) && !is_shared {
         task.push(What::SaidFull { limit: LIMIT, items, from, to: task.zxid() });
     }
     let told = called.told();
