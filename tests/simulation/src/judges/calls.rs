@@ -170,7 +170,8 @@ struct Rules {
 impl Rules {
     fn of(plan: &Plan, program: &Program, deleted: &BTreeSet<String>) -> Self {
         let harmful = plan.faults.iter().filter(|kind| !HARMLESS.contains(kind));
-        let stays = program.moves.is_none();
+        // A Keeper continues no session that was handed over.
+        let stays = program.moves.is_none() && (plan.resumes() || program.ends.is_none());
         let is_reached = harmful.count() == 0 && stays;
         let may_be_undisturbed =
             stays && Plan { faults: Vec::new(), ..plan.clone() }.could_be_steady();
@@ -310,8 +311,8 @@ impl Call<'_> {
     fn is_answered(&self, facts: &Facts<'_>, at: Duration, code: ErrorCode) -> bool {
         let from = match self.name {
             name if OF_STREAMS.contains(&name) => Duration::ZERO,
-            // A lock that was lost before is removed at once, and the caller is told how that has ended.
-            "release" => self.since,
+            // What was lost before is removed at once, and the caller is told how that has ended.
+            "release" | "give_back" => self.since,
             _ => self.begun.at,
         };
         // A transaction of a guard begins with its contender.

@@ -4,10 +4,9 @@ use super::task::{Task, together};
 
 /// The znode with much data, which exists from the beginning.
 pub const BULK: &str = "/bulk";
-/// How many reads, and how many creates, a task has pending at most. Together they are fewer than the
-/// lowest limit of a client on them.
+/// How many reads a task has pending at most.
 pub const READS_MAX: usize = 12;
-/// See [`READS_MAX`].
+/// How many creates a task has pending at most.
 pub const CREATES_MAX: usize = 5;
 
 /// Reads the znode several times at once.

@@ -267,8 +267,10 @@ impl World {
         } else if let Some(lease) = self.plan.lease(number) {
             builder = builder.lease(lease);
         }
-        if draw.chance(10) {
-            builder = builder.outstanding_limit(draw.size(20, 200));
+        let limit = draw.chance(10).then(|| draw.size(20, 200));
+        // On a narrow link, requests that have timed out wait for long.
+        if let Some(limit) = limit.filter(|_| self.plan.kinds.narrow.is_none()) {
+            builder = builder.outstanding_limit(limit);
         }
         if self.plan.is_protected {
             builder = with_credentials(builder, number);
