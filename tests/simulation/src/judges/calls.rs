@@ -13,7 +13,7 @@ use crate::history::{End, Event, Failure, Had, Id, What, Who};
 use crate::program::identities::CHANGE;
 use crate::program::newer::{NEWER, NEWEST};
 use crate::program::settled;
-use crate::program::{Job, Program};
+use crate::program::{Job, Program, TASKS_MAX};
 use crate::world::faults::REFUSALS;
 use crate::world::plan::{FaultKind, Plan};
 
@@ -187,8 +187,12 @@ impl Rules {
             are_old: plan.closes_connections(),
             commit_max: 2 * plan.round_trip_max() + COMMIT_SLACK,
             is_reached,
-            longest: (stays && !are_reaped)
-                .then(|| PAUSE_MAX + 10 * plan.round_trip_max() + 3 * plan.unapplied_max()),
+            longest: (stays && !are_reaped).then(|| {
+                PAUSE_MAX
+                    + 10 * plan.round_trip_max()
+                    + 3 * plan.unapplied_max()
+                    + plan.transfer_max(TASKS_MAX)
+            }),
             are_reaped,
             are_tampered: !deleted.is_empty() || has(plan, &[FaultKind::Stranger]),
             are_limited: program.has(Job::Options),

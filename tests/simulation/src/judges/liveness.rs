@@ -5,16 +5,14 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::history::{Event, Id, What};
-use crate::program::Program;
 use crate::program::task::{CALM_HOLD_MAX, TIMEOUT_MAX};
+use crate::program::{Program, TASKS_MAX};
 use crate::world::plan::Plan;
 
 /// The longest session timeout that a client requests.
 const SESSION_TIMEOUT_MAX: Duration = Duration::from_secs(40);
 /// The longest pause of a client or a recipe before it tries again.
 const PAUSE_MAX: Duration = Duration::from_secs(10);
-/// The most tasks of a client.
-const TASKS_MAX: usize = 4;
 /// How many round trips a task may need from the end of one holder to its own.
 const ROUND_TRIPS_MAX: u32 = 20;
 

@@ -64,6 +64,9 @@ const ENDS_PERCENT: u64 = 25;
 /// How many seeds have clients that are given other lists of servers, in percent.
 const MOVES_PERCENT: u64 = 20;
 
+/// The most tasks of a client.
+pub const TASKS_MAX: usize = 4;
+
 /// How often a follower looks for another client after its own has ended.
 const RENEW_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -169,7 +172,7 @@ impl Program {
         let jobs = Self::draw_jobs(draw);
         let mut clients: Vec<Vec<Vec<Job>>> = (0..draw.size(1, 4))
             .map(|_| {
-                (0..draw.size(1, 4))
+                (0..draw.size(1, TASKS_MAX))
                     .map(|_| (0..draw.size(1, 3)).map(|_| draw.pick(&jobs)).collect())
                     .collect()
             })
