@@ -80,7 +80,7 @@ pub(super) fn draw(plan: &mut Plan, program: &mut Program, draw: &mut Draw) {
     if keeps_leases {
         rate = rate.max(LEASED_RATE / session);
     }
-    // The rate is one for each millisecond, and the percentage one of a second.
+    // A percent of a second has ten milliseconds, each of which carries `rate` bytes.
     let bytes = draw.between(least, most) * session * rate * 10;
     let size = usize::try_from(bytes.min(SIZE_MAX)).unwrap_or(usize::MAX);
     let keeps_leases = keeps_leases && !is_cut;
