@@ -417,8 +417,11 @@ impl Rules {
             // Another member has the id, or another presence the path.
             // Or another call has deleted the znode and created it again.
             Failure::Changed => {
-                // An item that a taker may not read does not count as none.
-                let is_forbidden = self.are_forbidden && name == "try_take";
+                // An item that a taker may not read does not count as none, also not for its next calls.
+                let is_no_auth = |code| code == ErrorCode::NO_AUTH;
+                let is_forbidden = name == "try_take"
+                    && (self.are_forbidden
+                        || facts.is_answered(call.number(), Duration::ZERO, at, None, is_no_auth));
                 let is_there = ["join", "begin"].contains(&name)
                     && (call.is_answered(facts, at, ErrorCode::NODE_EXISTS)
                         || call.may_be_in_doubt(at, facts));
