@@ -196,6 +196,9 @@ impl Diagram<'_> {
             Outcome::Applied(ErrorCode::OK) => (String::new(), true),
             Outcome::Applied(code) | Outcome::Refused(code) => (format!(": {code}"), true),
             Outcome::AppliedUnanswered(_) => (", and the reply is lost".to_owned(), true),
+            Outcome::Misreported { reported, .. } => {
+                (format!(", and the reply says: {reported}"), true)
+            }
             Outcome::Held => (", and it is executed later".to_owned(), true),
             Outcome::Dropped => (" is lost".to_owned(), false),
             other => (format!(": {other:?}"), true),

@@ -172,6 +172,7 @@ fn request(record: &RequestRecord) -> Value {
         Outcome::Dropped => ("dropped", None),
         Outcome::Held => ("held", None),
         Outcome::Refused(error) => ("refused", Some(error)),
+        Outcome::Misreported { reported, .. } => ("misreported", Some(reported)),
         // The enum may grow.
         _ => ("other", None),
     };

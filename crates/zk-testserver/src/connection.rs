@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
-use jute_codec::{Frame, FrameDecoder, Record, SessionId, Zxid, encode_frame};
+use jute_codec::{ErrorCode, Frame, FrameDecoder, Record, SessionId, Zxid, encode_frame};
 
 use crate::acl::Identities;
 use crate::digest_md5::Exchange;
@@ -38,6 +38,8 @@ pub(crate) enum Fate {
     CutAt(usize),
     /// It is not sent, and the connection stays open.
     Withhold,
+    /// This error is sent instead of the result.
+    Fail(ErrorCode),
 }
 
 #[derive(Debug)]

@@ -91,6 +91,11 @@ pub enum Action {
     /// be committed [late](Self::LateCommit), and applies all earlier writes, as real servers do.
     /// This action applies only to requests.
     Error(ErrorCode),
+    /// The server processes the request, and replies with this error instead of the result, like a
+    /// server that fails after the commit, or no longer waits for it. Such errors are
+    /// `SYSTEM_ERROR`, `OPERATION_TIMEOUT` and `MARSHALLING_ERROR`. This action applies only to
+    /// requests.
+    ErrorAfter(ErrorCode),
     /// The server replies to a resumed session with a new session. This action applies only to
     /// handshakes.
     SwapSession,
@@ -179,7 +184,11 @@ impl Fault {
         let is_connect = matches!(self.at, At::Connect { .. });
         match self.action {
             Action::SwapSession => assert!(is_connect, "SwapSession needs At::Connect: {self:?}"),
-            Action::LateCommit(_) | Action::Error(_) | Action::CutOff(_) | Action::Pause(_) => {
+            Action::LateCommit(_)
+            | Action::Error(_)
+            | Action::ErrorAfter(_)
+            | Action::CutOff(_)
+            | Action::Pause(_) => {
                 assert!(is_request, "this action needs At::Request: {self:?}");
             }
             Action::CutBefore

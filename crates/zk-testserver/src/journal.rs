@@ -44,6 +44,14 @@ pub enum Outcome {
     Held,
     /// A fault or throttling made the server reply with this error without processing the request.
     Refused(ErrorCode),
+    /// The server processed the request, and a fault made it reply with an error instead of the
+    /// result.
+    Misreported {
+        /// The result.
+        result: ErrorCode,
+        /// The error of the reply.
+        reported: ErrorCode,
+    },
 }
 
 /// A transaction that was applied, or that failed validation. Both kinds of transactions use up a

@@ -6,7 +6,7 @@ use jute_codec::{OpCode, SessionId};
 
 use super::Server;
 use crate::conduct::{Affected, Conduct};
-use crate::connection::{Connection, Fate};
+use crate::connection::Connection;
 use crate::fault::Reception;
 
 impl Server {
@@ -114,12 +114,8 @@ impl Server {
         self.conduct.failing.take(op == OpCode::PING)
     }
 
-    /// Suppresses the reply to a request if replies are withheld. Returns whether they are.
-    pub(super) fn withholds(&mut self, id: u64, op: OpCode) -> bool {
-        let is_withheld = self.conduct.withholding.take(op == OpCode::PING);
-        if is_withheld && let Some(connection) = self.connections.get_mut(id) {
-            connection.fate = Fate::Withhold;
-        }
-        is_withheld
+    /// Returns whether the reply to a request is withheld.
+    pub(super) fn withholds(&mut self, op: OpCode) -> bool {
+        self.conduct.withholding.take(op == OpCode::PING)
     }
 }

@@ -33,7 +33,11 @@ impl Server {
             }
             // `Faults::inject` refuses these actions at handshakes.
             Some(
-                Action::LateCommit(_) | Action::Error(_) | Action::CutOff(_) | Action::Pause(_),
+                Action::LateCommit(_)
+                | Action::Error(_)
+                | Action::ErrorAfter(_)
+                | Action::CutOff(_)
+                | Action::Pause(_),
             )
             | None => {}
         }

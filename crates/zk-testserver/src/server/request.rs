@@ -17,6 +17,9 @@ use super::Server;
 use super::body::{Body, decode};
 use super::held::{Pending, Processed};
 
+/// How many bytes of a frame say how long the rest is.
+const LENGTH_BYTES: usize = 4;
+
 impl Server {
     /// Handles a frame of a connection that belongs to a session.
     pub(super) fn handle_request(
@@ -99,18 +102,23 @@ impl Server {
                 }
             }
             Some(Action::Delay(_) | Action::CutAfter | Action::LateCommit(_))
-            | Some(Action::CutAtReplyByte(_) | Action::SwapSession)
+            | Some(Action::CutAtReplyByte(_) | Action::ErrorAfter(_) | Action::SwapSession)
             | None => {
-                let is_plain = action.is_none();
-                let is_cut = self.decide_fate(id, action, now);
-                let is_unanswered = is_cut || is_plain && self.withholds(id, header.op);
+                let fate = match action {
+                    None if self.withholds(header.op) => Fate::Withhold,
+                    action => self.fate(id, action, now),
+                };
+                if let Some(connection) = self.connections.get_mut(id) {
+                    connection.fate = fate;
+                }
                 match self.process(id, session, header, body, now) {
                     None => Outcome::Dropped,
-                    Some(processed) => {
-                        zxid = processed.zxid;
-                        match is_unanswered {
-                            true => Outcome::AppliedUnanswered(processed.error),
-                            false => Outcome::Applied(processed.error),
+                    Some(Processed { error: result, zxid: of_write }) => {
+                        zxid = of_write;
+                        match fate {
+                            Fate::Deliver => Outcome::Applied(result),
+                            Fate::Fail(reported) => Outcome::Misreported { result, reported },
+                            Fate::CutAt(_) | Fate::Withhold => Outcome::AppliedUnanswered(result),
                         }
                     }
                 }
@@ -143,11 +151,12 @@ impl Server {
         now < self.throttled_until && !is_exempt
     }
 
-    /// Sets what will happen to the reply. Returns true if it will be suppressed or cut.
-    fn decide_fate(&mut self, id: u64, action: Option<Action>, now: Duration) -> bool {
-        let fate = match action {
+    /// Returns what will happen to the reply.
+    fn fate(&mut self, id: u64, action: Option<Action>, now: Duration) -> Fate {
+        match action {
             Some(Action::CutAfter | Action::LateCommit(_)) => Fate::CutAt(0),
             Some(Action::CutAtReplyByte(length)) => Fate::CutAt(length),
+            Some(Action::ErrorAfter(error)) => Fate::Fail(error),
             Some(Action::Delay(duration)) => {
                 self.stall(id, now.saturating_add(duration));
                 Fate::Deliver
@@ -162,17 +171,14 @@ impl Server {
                 | Action::Pause(_),
             )
             | None => Fate::Deliver,
-        };
-        if let Some(connection) = self.connections.get_mut(id) {
-            connection.fate = fate;
         }
-        fate != Fate::Deliver
     }
 
-    /// Closes a connection that a fault cuts at its reply, even if there was no reply.
+    /// Closes a connection that a fault cuts at its reply, even if there was no reply. Later replies
+    /// are delivered.
     fn apply_fate(&mut self, id: u64) {
-        let is_cut = |c: &Connection| matches!(c.fate, Fate::CutAt(_));
-        if self.connections.get(id).is_some_and(is_cut) {
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        if matches!(std::mem::replace(&mut connection.fate, Fate::Deliver), Fate::CutAt(_)) {
             self.close(id);
         }
     }
@@ -320,6 +326,13 @@ impl Server {
         match connection.fate {
             Fate::Deliver => connection.send(&bytes),
             Fate::Withhold => {}
+            Fate::Fail(err) => {
+                let mut reader = Reader::new(bytes.slice(LENGTH_BYTES..));
+                let Ok(header) = ReplyHeader::decode(&mut reader) else { return };
+                if let Some(bytes) = frame(|out| ReplyHeader { err, ..header }.encode(out)) {
+                    connection.send(&bytes);
+                }
+            }
             Fate::CutAt(length) => {
                 connection.send(&head(bytes, length));
                 self.close(id);

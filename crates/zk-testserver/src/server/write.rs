@@ -226,6 +226,7 @@ impl Server {
             Some(
                 Action::LateCommit(_)
                 | Action::Error(_)
+                | Action::ErrorAfter(_)
                 | Action::SwapSession
                 | Action::CutOff(_)
                 | Action::Pause(_),

@@ -122,6 +122,23 @@ async fn error_is_sent_without_processing_the_request() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn error_is_sent_although_the_request_was_processed() {
+    let reported = ErrorCode::OPERATION_TIMEOUT;
+    let (server, mut client) = scene(Action::ErrorAfter(reported)).await;
+    client.code(&exists("/a", true)).await;
+    client.send(&create("/a", CreateMode::Persistent)).await;
+    assert_eq!(client.event().await.0, EventType::NODE_CREATED);
+    let Got::Reply(header, response) = client.next(OpCode::CREATE).await else { panic!() };
+    assert_eq!((header.zxid, header.err, response), (Zxid(2), reported, None));
+    assert_eq!(server.children("/").unwrap(), ["a", "zookeeper"]);
+    assert_eq!(outcome(&server), Outcome::Misreported { result: ErrorCode::OK, reported });
+    server.inject(Fault::new(At::op(OpCode::CREATE), Action::Error(ErrorCode::THROTTLED_OP)));
+    for expected in [ErrorCode::THROTTLED_OP, ErrorCode::NODE_EXISTS] {
+        assert_eq!(client.code(&create("/a", CreateMode::Persistent)).await, expected);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn events_are_cut_before_after_and_inside() {
     for (action, whole, part) in [
         (Action::CutBefore, false, 0),
