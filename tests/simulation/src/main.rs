@@ -10,11 +10,13 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use zk_simulation::cuts::Cuts;
+use zk_simulation::draw::Draw;
 use zk_simulation::fleet::{Watch, cores, work_in_order};
 use zk_simulation::judges::Violation;
-use zk_simulation::run::{Report, run_cut};
+use zk_simulation::run::{Report, drawn, run_cut};
 use zk_simulation::shrink::shrink;
 use zk_simulation::timeline::timeline;
+use zk_simulation::world::kinds::WorldKind;
 use zk_simulation::world::plan::FIRST_SEED;
 
 /// How many seeds to run if nothing is said about it.
@@ -36,6 +38,9 @@ struct Options {
     /// Runs only this seed.
     #[arg(long)]
     seed: Option<u64>,
+    /// Runs only seeds whose worlds are of this kind.
+    #[arg(long, value_enum, conflicts_with = "seed")]
+    kind: Option<WorldKind>,
     /// How many threads run seeds at once. The default is the number of cores.
     #[arg(long, value_name = "N", conflicts_with = "seed")]
     jobs: Option<NonZero<usize>>,
@@ -102,15 +107,18 @@ fn main() -> ExitCode {
         }
     };
     let jobs = options.jobs.map_or_else(cores, NonZero::get);
-    let jobs = jobs.min(usize::try_from(count).unwrap_or(usize::MAX)).max(1);
+    let worlds = usize::try_from(count).unwrap_or(usize::MAX);
+    let jobs = jobs.min(worlds).max(1);
     if options.minutes.is_some() {
         println!("simulation: the first seed is {first}");
     }
     let mut totals = Totals::new(jobs);
     let begun = totals.begun;
     let mut shown = begun;
-    let seeds = (0..count).map(|index| first.wrapping_add(index));
-    let seeds = seeds.take_while(|_| limit.is_none_or(|limit| begun.elapsed() < limit));
+    let seeds = (0..).map(|index| first.wrapping_add(index));
+    let seeds = seeds.filter(|seed| options.kind.is_none_or(|kind| kind_of(*seed) == Some(kind)));
+    let seeds =
+        seeds.take(worlds).take_while(|_| limit.is_none_or(|limit| begun.elapsed() < limit));
     work_in_order(
         seeds,
         jobs,
@@ -149,6 +157,11 @@ fn end_if_a_seed_spins() {
             std::process::exit(1);
         }
     }
+}
+
+/// Returns the kind of the world of a seed, if it is of any.
+fn kind_of(seed: u64) -> Option<WorldKind> {
+    drawn(seed, &mut Draw::new(seed), &Cuts::default()).0.kinds.kind
 }
 
 /// Returns a seed that nobody has run before.

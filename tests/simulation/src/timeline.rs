@@ -164,6 +164,9 @@ fn request_entry(report: &Report, request: &RequestRecord) -> Option<Entry> {
     let outcome = match request.outcome {
         Outcome::Applied(code) => format!("{code:?}"),
         Outcome::AppliedUnanswered(code) => format!("{code:?}, and no reply"),
+        Outcome::Misreported { result, reported } => {
+            format!("{result:?}, reported as {reported:?}")
+        }
         Outcome::Dropped => "not processed".to_owned(),
         Outcome::Held => "committed later, and no reply".to_owned(),
         Outcome::Refused(code) => format!("refused with {code:?}"),

@@ -107,6 +107,25 @@ fn every_code_at_the_write_is_reported_or_survived() {
 }
 
 #[test]
+fn a_sum_whose_server_fails_after_the_commit_counts_once() {
+    let codes =
+        [ErrorCode::MARSHALLING_ERROR, ErrorCode::OPERATION_TIMEOUT, ErrorCode::SYSTEM_ERROR];
+    for code in codes {
+        run(async {
+            let world = World::new();
+            let client = world.client(FIRST).await;
+            create(&world, "0");
+            let fails = at_op(session(&client), OpCode::MULTI, Action::ErrorAfter(code));
+            world.server.inject(fails);
+            let added = counter(&client).add(1).await;
+            assert_eq!(added, Ok(1), "{code}\n{}", world.trace());
+            assert_eq!(stored(&world).as_deref(), Some("1"), "{code}");
+            check_clean(&world, &[&client]).await;
+        });
+    }
+}
+
+#[test]
 fn a_deleted_znode_is_a_conflict_for_a_comparison_and_created_again_by_everything_else() {
     run(async {
         let world = World::new();

@@ -218,8 +218,8 @@ impl Leased {
     /// [`WorkQueueError::LeaseLost`]: the item was not deleted, and another taker may have it.
     /// [`WorkQueueError::ItemGone`]: somebody else has deleted the item while it was leased; an item
     /// that was put since is not touched, even if it has the same path.
-    /// [`WorkQueueError::Unknown`]: the connection dropped, the lease was then lost, and the item is
-    /// gone; or servers keep failing. [`WorkQueueError::HasChildren`]: somebody has created znodes
+    /// [`WorkQueueError::Unknown`]: the connection dropped, or the limit of the lease passed, before
+    /// the reply, the lease was lost, and the item is gone; or servers keep failing. [`WorkQueueError::HasChildren`]: somebody has created znodes
     /// below the item, which this call does not delete; it waits for about 20 s for them to disappear.
     /// A [`RecipeError`](crate::RecipeError) if a server refuses the delete; after `TimedOut`,
     /// `Closed` and `AuthFailed`, the item may have been deleted. After any error the lease is given

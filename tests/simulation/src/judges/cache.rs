@@ -28,6 +28,7 @@ pub fn judge(case: &Case<'_>) -> Vec<String> {
     let hidden = if program.waits_for_checks(plan) { BTreeSet::new() } else { hidden(commits) };
     let mut violations = judge_events(events, commits, &hidden);
     let refuses = [
+        FaultKind::Misreport,
         FaultKind::Refusal,
         FaultKind::Permission,
         FaultKind::Throttle,

@@ -14,7 +14,7 @@ use crate::program::identities::CHANGE;
 use crate::program::newer::{NEWER, NEWEST};
 use crate::program::settled;
 use crate::program::{Job, Program, TASKS_MAX};
-use crate::world::faults::REFUSALS;
+use crate::world::faults::{MISREPORTS, REFUSALS};
 use crate::world::plan::{FaultKind, Plan};
 
 /// The calls of operations without a recipe, which report what the connection does.
@@ -92,8 +92,13 @@ const COMMIT_SLACK: Duration = Duration::from_millis(5);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
 /// The faults of servers that refuse requests.
-const REFUSING: [FaultKind; 4] =
-    [FaultKind::Refusal, FaultKind::Throttle, FaultKind::Overload, FaultKind::Stampede];
+const REFUSING: [FaultKind; 5] = [
+    FaultKind::Misreport,
+    FaultKind::Overload,
+    FaultKind::Refusal,
+    FaultKind::Stampede,
+    FaultKind::Throttle,
+];
 
 /// The faults that keep no client from its servers, and no server from the others. Rows and surprises
 /// consist of the other kinds of their world.
@@ -106,9 +111,6 @@ const HARMLESS: [FaultKind; 7] = [
     FaultKind::Stranger,
     FaultKind::Surprise,
 ];
-
-/// The codes of servers that do not know what has become of a request.
-const UNDECIDED: [ErrorCode; 2] = [ErrorCode::SYSTEM_ERROR, ErrorCode::OPERATION_TIMEOUT];
 
 /// The calls that try again for as long as servers fail, because nobody else can give up for the caller
 /// what it has.
@@ -340,7 +342,7 @@ impl Call<'_> {
     fn may_be_in_doubt(&self, at: Duration, facts: &Facts<'_>) -> bool {
         let is_kept = self.had.connection.is_some() && self.had.session.is_some();
         let is_refused = facts.is_answered(self.number(), self.begun.at, at, None, |code| {
-            REFUSALS.contains(&code) || code == ErrorCode::NO_AUTH
+            [REFUSALS, MISREPORTS].concat().contains(&code) || code == ErrorCode::NO_AUTH
         });
         !is_kept || is_refused || self.is_over_by(at)
     }
@@ -388,7 +390,7 @@ impl Rules {
                 // After a lost reply, or one that leaves the outcome open, what is read says that a
                 // version was not that one any more.
                 let is_open = call.had.connection.is_none()
-                    || UNDECIDED.iter().any(|code| call.is_answered(facts, at, *code));
+                    || MISREPORTS.iter().any(|code| call.is_answered(facts, at, *code));
                 let is_read = name == settled::WRITE && code == ErrorCode::BAD_VERSION && is_open;
                 (is_read || call.is_answered(facts, at, code))
                     && self.may_refuse(name, code, are_tampered)
@@ -412,7 +414,9 @@ impl Rules {
                 let may_be_undecided = ["ack", "add", "set", "update", settled::WRITE]
                     .contains(&name)
                     || (["put", "put_within"].contains(&name) && self.are_refused);
-                may_be_undecided && call.may_be_in_doubt(at, facts)
+                // Its multi was sent, and the limit of the lease came before the reply.
+                let is_past_limit = name == "ack" && self.are_limited;
+                is_past_limit || (may_be_undecided && call.may_be_in_doubt(at, facts))
             }
             // Another member has the id, or another presence the path.
             // Or another call has deleted the znode and created it again.

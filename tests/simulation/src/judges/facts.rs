@@ -58,6 +58,7 @@ impl<'a> Facts<'a> {
             Outcome::Applied(code) | Outcome::AppliedUnanswered(code) | Outcome::Refused(code) => {
                 Some(code)
             }
+            Outcome::Misreported { reported, .. } => Some(reported),
             _ => return,
         };
         let answer = Answer { at: request.at, code, path: request.path.as_deref() };

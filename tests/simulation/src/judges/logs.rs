@@ -8,7 +8,7 @@ use std::time::Duration;
 use jute_codec::{ErrorCode, SessionId};
 use zk_testserver::{Outcome, RequestRecord};
 
-use super::Case;
+use super::{Case, refusal};
 use crate::history::{Event, What};
 use crate::program::Program;
 use crate::world::plan::Plan;
@@ -71,7 +71,7 @@ pub fn judge(case: &Case<'_>) -> Vec<String> {
 /// also be refused to look for it.
 fn refused(requests: &[RequestRecord]) -> usize {
     let is_refused = |request: &&RequestRecord| {
-        matches!(request.outcome, Outcome::Refused(_) | Outcome::Applied(ErrorCode::NO_AUTH))
+        refusal(request).is_some() || request.outcome == Outcome::Applied(ErrorCode::NO_AUTH)
     };
     let sessions = requests.iter().filter(is_refused).map(|request| request.session);
     sessions.collect::<BTreeSet<SessionId>>().len()

@@ -47,8 +47,8 @@ use std::fmt;
 use std::ops::Range;
 use std::time::Duration;
 
-use jute_codec::SessionId;
-use zk_testserver::{CommitRecord, RequestRecord};
+use jute_codec::{ErrorCode, SessionId};
+use zk_testserver::{CommitRecord, Outcome, RequestRecord};
 
 use crate::history::{Event, What};
 use crate::program::Program;
@@ -170,6 +170,14 @@ fn crashes(events: &[Event]) -> Vec<String> {
         _ => None,
     };
     events.iter().filter_map(crash).collect()
+}
+
+/// Returns the error with which a server has answered a request because of a fault.
+pub(crate) fn refusal(request: &RequestRecord) -> Option<ErrorCode> {
+    match request.outcome {
+        Outcome::Refused(code) | Outcome::Misreported { reported: code, .. } => Some(code),
+        _ => None,
+    }
 }
 
 /// Returns whether an administrator has deleted something at, above or below one of these paths.

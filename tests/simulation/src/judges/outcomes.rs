@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jute_codec::{ErrorCode, OpCode, SessionId};
-use zk_testserver::{CommitRecord, Outcome, RequestRecord};
+use zk_testserver::{CommitRecord, RequestRecord};
 
+use super::refusal;
 use super::users::{Used, Users};
 use crate::history::{End, Event, Failure, Id, Piped, Told, What};
 use crate::program::settled;
@@ -33,7 +34,7 @@ pub fn judge(
     let mut violations = judge_created(events, &created);
     let zxids = commits.iter().filter(is_create);
     let zxids = zxids.filter_map(|it| Some((it.path.as_deref()?, it.zxid.0))).collect();
-    let refused = requests.iter().filter(|it| matches!(it.outcome, Outcome::Refused(_)));
+    let refused = requests.iter().filter(|it| refusal(it).is_some());
     let refused = refused.filter_map(|it| it.path.as_deref()).collect();
     violations.extend(judge_pipes(events, &zxids, &refused));
     let creators = commits.iter().filter(is_create);

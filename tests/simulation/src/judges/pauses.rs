@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jute_codec::OpCode;
-use zk_testserver::{Outcome, RequestRecord};
+use zk_testserver::RequestRecord;
 
+use super::refusal;
 use crate::program::locks::WIDE;
 use crate::world::plan::{FaultKind, Plan};
 
@@ -28,9 +29,10 @@ struct Asked<'a> {
 }
 
 /// Faults that hold nothing back. After the others, what was sent at several moments may arrive at one.
-const FAULTS: [FaultKind; 6] = [
+const FAULTS: [FaultKind; 7] = [
     FaultKind::Cut,
     FaultKind::LateCommit,
+    FaultKind::Misreport,
     FaultKind::Overload,
     FaultKind::Refusal,
     FaultKind::Stampede,
@@ -51,7 +53,7 @@ pub fn judge(requests: &[RequestRecord], plan: &Plan) -> Vec<String> {
             at: request.at,
             op: request.op,
             path,
-            is_refused: matches!(request.outcome, Outcome::Refused(_)),
+            is_refused: refusal(request).is_some(),
         })
     });
     judge_asked(&asked.collect::<Vec<_>>())

@@ -7,7 +7,7 @@ use std::time::Duration;
 use jute_codec::{ErrorCode, OpCode};
 use zk_testserver::{Outcome, RequestRecord};
 
-use super::Case;
+use super::{Case, refusal};
 use crate::history::{End, Event, Id, What};
 use crate::program::Job;
 use crate::program::values::VALUE;
@@ -72,13 +72,10 @@ fn judge_requests(requests: &[RequestRecord]) -> Vec<String> {
     violations
 }
 
-/// Returns the code with which a server has refused a request.
-fn refusal(request: &RequestRecord) -> Option<ErrorCode> {
-    match request.outcome {
-        Outcome::Refused(code) => Some(code),
-        Outcome::Applied(ErrorCode::NO_AUTH) => Some(ErrorCode::NO_AUTH),
-        _ => None,
-    }
+/// Returns the code with which a server has refused a request, for any reason.
+fn any_refusal(request: &RequestRecord) -> Option<ErrorCode> {
+    let is_denied = request.outcome == Outcome::Applied(ErrorCode::NO_AUTH);
+    refusal(request).or(is_denied.then_some(ErrorCode::NO_AUTH))
 }
 
 fn is_write(op: OpCode) -> bool {
@@ -103,7 +100,7 @@ fn too_often(
     let mut last: BTreeMap<Key<'_>, VecDeque<Duration>> = BTreeMap::new();
     let mut violations = Vec::new();
     for request in requests {
-        let (Some(path), Some(code)) = (request.path.as_deref(), refusal(request)) else {
+        let (Some(path), Some(code)) = (request.path.as_deref(), any_refusal(request)) else {
             continue;
         };
         if !is_judged(request, code) {
@@ -138,7 +135,7 @@ fn renewals(requests: &[RequestRecord]) -> Vec<String> {
     let mut violations = Vec::new();
     for request in requests.iter().filter(|request| is_write(request.op)) {
         let RequestRecord { connection, session, op, path, at, .. } = request;
-        if refusal(request).is_none() {
+        if any_refusal(request).is_none() {
             refused.remove(connection);
         } else if *op == OpCode::MULTI && path.as_deref() == Some(RENEWED) && !is_barrier(request) {
             let times = refused.entry(*connection).or_default();
@@ -180,7 +177,7 @@ fn streams(case: &Case<'_>) -> Vec<String> {
         let mut times: BTreeMap<(u64, usize), Vec<Duration>> = BTreeMap::new();
         let mut successes = 0;
         for request in requests.iter().filter(is_read) {
-            match refusal(request) {
+            match any_refusal(request) {
                 Some(_) => {
                     times.entry((request.connection, successes)).or_default().push(request.at);
                 }

@@ -38,8 +38,9 @@ pub(super) async fn follow<F: Future<Output = ()>>(
     let shows = task.world.trouble.view(id, of, task.who.client, &task.life);
     // Whoever may not read something, or is told so, reads it again later.
     let plan = &task.world.plan;
-    let reads_later =
-        plan.blind.is_some() || plan.may_forbid() || plan.faults.contains(&FaultKind::Refusal);
+    let refuse = [FaultKind::Misreport, FaultKind::Refusal];
+    let are_refused = plan.may_forbid() || plan.faults.iter().any(|it| refuse.contains(it));
+    let reads_later = plan.blind.is_some() || are_refused;
     shows.leave_alone(reads_later);
     let is_polled = streams::is_polled(task);
     loop {

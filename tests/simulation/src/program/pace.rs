@@ -13,6 +13,10 @@ const SHORT_MS_MAX: u64 = 1_000;
 /// The longest pauses and holds where leases are short and callers write all the time.
 const BREATHLESS_IDLE_MS_MAX: u64 = 600;
 const BREATHLESS_HOLD_MS_MAX: u64 = 2_000;
+/// The longest pauses and holds where an administrator deletes what callers rely on: somebody has to rely
+/// on something all the time.
+const WAYLAID_IDLE_MS_MAX: u64 = 300;
+const WAYLAID_HOLD_MS_MAX: u64 = 1_500;
 /// The longest pauses where links are narrow, so that much waits for them.
 const NARROW_IDLE_MS_MAX: [u64; 3] = [10, 1_000, 10_000];
 
@@ -28,6 +32,7 @@ impl Task {
                 timeout * self.draw.between(CALM_HOLD.0, CALM_HOLD.1) / 100
             }
             WorldKind::Breathless => self.draw.between(1, BREATHLESS_HOLD_MS_MAX),
+            WorldKind::Waylaid => self.draw.between(1, WAYLAID_HOLD_MS_MAX),
             WorldKind::Crowded
             | WorldKind::Lulls
             | WorldKind::Moving
@@ -43,6 +48,7 @@ impl Task {
         let longest = match self.world.plan.kinds.kind? {
             WorldKind::Breathless => BREATHLESS_IDLE_MS_MAX,
             WorldKind::Narrow => self.draw.pick(&NARROW_IDLE_MS_MAX),
+            WorldKind::Waylaid => WAYLAID_IDLE_MS_MAX,
             _ => return None,
         };
         Some(Duration::from_millis(self.draw.between(1, longest)))

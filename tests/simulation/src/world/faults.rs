@@ -10,6 +10,7 @@ use super::forgery;
 use super::kinds::WorldKind;
 use super::link::{Direction, Trap};
 use super::lulls;
+use super::oversleep;
 use super::plan::FaultKind;
 use super::rows;
 use super::stray;
@@ -24,6 +25,11 @@ use crate::program::values::TREE;
 /// be applied. Clients must not know the former: the last two codes leave it open.
 pub const REFUSALS: [ErrorCode; 3] =
     [ErrorCode::THROTTLED_OP, ErrorCode::OPERATION_TIMEOUT, ErrorCode::SYSTEM_ERROR];
+
+/// The codes of servers that fail after they have executed a request, or no longer wait for it. They leave
+/// it open whether the request was applied.
+pub const MISREPORTS: [ErrorCode; 3] =
+    [ErrorCode::MARSHALLING_ERROR, ErrorCode::OPERATION_TIMEOUT, ErrorCode::SYSTEM_ERROR];
 
 /// The kinds of requests at which faults strike. `None`: all.
 pub(super) const OPS: [Option<OpCode>; 10] = [
@@ -148,6 +154,9 @@ pub(super) async fn strike(world: &World, number: u64, kind: FaultKind, draw: &m
             let duration = outage(draw).min(left);
             world.suspend(duration);
             "the clients go on".to_owned()
+        }
+        FaultKind::Stop if world.plan.is_of(WorldKind::Waylaid) => {
+            oversleep::strike(world, draw, left).await
         }
         FaultKind::Stop => stop(world, draw, left).await,
         FaultKind::Expiry => expire(world, draw),
@@ -294,6 +303,13 @@ fn inflict(world: &World, draw: &mut Draw, kind: FaultKind) -> String {
         FaultKind::Refusal => {
             let code = draw.pick(&REFUSALS);
             refuse(world, draw, code)
+        }
+        FaultKind::Misreport => {
+            let (code, count) = (draw.pick(&MISREPORTS), draw.pick(&[1, 1, 1, 3]));
+            let texts: Vec<String> = (0..count)
+                .map(|_| inject_at_request(world, draw, Action::ErrorAfter(code)))
+                .collect();
+            texts.join(", ")
         }
         FaultKind::Permission => world.permissions.take(world, draw),
         FaultKind::Deletion => world.strangers.delete(world, draw),

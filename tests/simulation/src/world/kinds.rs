@@ -9,8 +9,11 @@ mod moving;
 pub mod narrow;
 mod returning;
 mod waiting;
+mod waylaid;
 
 use std::time::Duration;
+
+use clap::ValueEnum;
 
 use self::narrow::Narrow;
 use super::plan::{FaultKind, Plan};
@@ -22,7 +25,7 @@ use crate::program::{Job, Program, settled};
 const SALT: u64 = 0x61_4b1d;
 
 /// A kind of worlds.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 #[allow(clippy::exhaustive_enums, reason = "each kind is drawn")]
 pub enum WorldKind {
     /// Callers wait for minutes while nothing happens.
@@ -41,6 +44,8 @@ pub enum WorldKind {
     Returning,
     /// Links carry few bytes at a time, and callers read and write many.
     Narrow,
+    /// An administrator deletes and replaces what callers rely on.
+    Waylaid,
 }
 
 /// How many worlds are of each kind, in percent.
@@ -54,10 +59,11 @@ const KINDS: [(WorldKind, u64); 7] = [
     (WorldKind::Returning, 5),
 ];
 
-/// How many of the other worlds have narrow links, in percent. The salt was chosen so that none of the
-/// seeds that were in `tests/corpus.txt` at that time has.
-const NARROW_PERCENT: u64 = 5;
-const NARROW_SALT: u64 = 0x6e61;
+/// The kinds that were added later, with a salt, and how many worlds that are of no kind before are of
+/// this one, in percent. Each salt was chosen so that none of the seeds is that were in
+/// `tests/corpus.txt` at that time.
+const LATER_KINDS: [(WorldKind, u64, u64); 2] =
+    [(WorldKind::Narrow, 0x6e61, 5), (WorldKind::Waylaid, 0x3a2e, 20)];
 
 /// How many worlds have clients whose ways to the servers have different lengths, in percent, and the
 /// shortest way of the farthest client there.
@@ -84,6 +90,11 @@ pub const WIDE: usize = 60;
 const REAPING_PERCENT: u64 = 15;
 const REAPING_MS: [u64; 3] = [10, 30, 100];
 const REAPING_LATENCY_MIN: Duration = Duration::from_millis(20);
+
+/// How many worlds in which something goes wrong have servers that report errors of requests that they
+/// have executed, in percent. The salt was chosen like those of the later kinds.
+const MISREPORT_PERCENT: u64 = 10;
+const MISREPORT_SALT: u64 = 0x3a16;
 
 /// What is different in a world of one of these kinds.
 #[derive(Clone, Debug, Default)]
@@ -119,7 +130,10 @@ impl Plan {
         // These have a purpose of their own.
         if is_special.iter().all(Option::is_none) {
             self.draw_kind(program, number, &mut draw.fork());
-            self.draw_narrow(program, seed);
+            self.draw_later_kind(program, seed);
+        }
+        if Draw::new(seed ^ MISREPORT_SALT).chance(MISREPORT_PERCENT) && !self.faults.is_empty() {
+            self.faults.push(FaultKind::Misreport);
         }
         let is_wide = draw.chance(WIDE_PERCENT);
         self.kinds.is_wide = is_wide && self.can_be_wide() && program.has(Job::Tree);
@@ -166,23 +180,32 @@ impl Plan {
             WorldKind::Lulls => lulls::draw(self, program),
             WorldKind::Returning => returning::draw(self, program, draw),
             WorldKind::Narrow => narrow::draw(self, program, draw),
+            WorldKind::Waylaid => waylaid::draw(self, program, draw),
         }
     }
 
-    /// Makes some worlds that are of no other kind narrow.
-    fn draw_narrow(&mut self, program: &mut Program, seed: u64) {
-        let mut draw = Draw::new(seed ^ NARROW_SALT);
-        if self.kinds.kind.is_none() && self.resumes() && draw.chance(NARROW_PERCENT) {
-            self.become_one(WorldKind::Narrow, program, &mut draw);
+    /// Lets some worlds that are of no other kind be of a later one.
+    fn draw_later_kind(&mut self, program: &mut Program, seed: u64) {
+        for (kind, salt, percent) in LATER_KINDS {
+            let mut draw = Draw::new(seed ^ salt);
+            // The programs for Keepers lack some jobs.
+            if self.kinds.kind.is_none() && self.resumes() && draw.chance(percent) {
+                self.become_one(kind, program, &mut draw);
+            }
         }
     }
 
     /// Returns whether caches may read many znodes with one request, and nothing makes them read one
     /// by itself.
     fn can_be_wide(&self) -> bool {
-        let refuse = [FaultKind::Permission, FaultKind::Refusal, FaultKind::Throttle];
-        let is_refused =
-            self.faults.iter().any(|it| refuse.contains(it) || *it == FaultKind::Overload);
+        let refuse = [
+            FaultKind::Misreport,
+            FaultKind::Overload,
+            FaultKind::Permission,
+            FaultKind::Refusal,
+            FaultKind::Throttle,
+        ];
+        let is_refused = self.faults.iter().any(|it| refuse.contains(it));
         self.has_persistent_watches() && !is_refused && self.blind.is_none() && !self.is_protected
     }
 
@@ -243,8 +266,10 @@ mod tests {
             let least = usize::try_from(percent * 10 / 5).unwrap();
             assert!(count >= least, "{count} worlds of kind {wanted:?}");
         }
-        let narrow = plans.iter().filter(|plan| plan.is_of(WorldKind::Narrow)).count();
-        assert!(narrow >= 10, "{narrow} narrow worlds");
+        for (wanted, ..) in LATER_KINDS {
+            let count = plans.iter().filter(|plan| plan.is_of(wanted)).count();
+            assert!(count >= 10, "{count} worlds of kind {wanted:?}");
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ pub mod freeze;
 pub mod kinds;
 pub mod link;
 mod lulls;
+mod oversleep;
 pub mod permissions;
 pub mod plan;
 pub mod registry;

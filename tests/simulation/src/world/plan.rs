@@ -48,6 +48,8 @@ pub enum FaultKind {
     Throttle,
     /// A server refuses one request.
     Refusal,
+    /// A server executes a request, and reports an error.
+    Misreport,
     /// An administrator deletes a znode of a recipe.
     Deletion,
     /// A stranger creates a znode in a directory of a recipe.
@@ -122,7 +124,7 @@ pub const FAULT_KINDS: [FaultKind; 18] = [
 ];
 
 /// The kinds of faults that are drawn last.
-pub const MORE_FAULT_KINDS: [FaultKind; 15] = [
+pub const MORE_FAULT_KINDS: [FaultKind; 16] = [
     FaultKind::Suspension,
     FaultKind::Stop,
     FaultKind::SequenceEnd,
@@ -138,6 +140,7 @@ pub const MORE_FAULT_KINDS: [FaultKind; 15] = [
     FaultKind::Stampede,
     FaultKind::Deposition,
     FaultKind::Forgery,
+    FaultKind::Misreport,
 ];
 
 /// The first seed of the worlds of today. Those below draw the worlds that they drew before there was

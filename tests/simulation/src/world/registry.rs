@@ -14,6 +14,7 @@ use super::clients::Life;
 use super::plan::Plan;
 use crate::history::{History, Id, Share, What};
 use crate::judges::liveness::patience;
+use crate::judges::refusal;
 
 /// Says how a guard stands, or `None` if its caller has given it up.
 type Asks = Box<dyn Fn() -> Option<Standing> + Send>;
@@ -174,7 +175,7 @@ impl Registry {
     /// Creates an empty registry of guards of sessions of this server.
     pub fn new(history: History, server: TestServer, plan: &Plan) -> Self {
         let narrow = plan.kinds.narrow;
-        let is_steady = plan.is_steady || narrow.is_some_and(|narrow| narrow.keeps_leases);
+        let is_steady = plan.is_steady || narrow.is_some_and(|narrow| narrow.is_steady);
         let is_risky = plan.closes_connections() || narrow.is_some();
         let steadiness = Steadiness { is_steady, is_risky };
         // Any other fault may keep the holder from testing its znode.
@@ -345,7 +346,7 @@ impl Entry {
         }
         let is_refused = |request: &RequestRecord| {
             let forbidden = Outcome::Applied(ErrorCode::NO_AUTH);
-            let is_denied = matches!(request.outcome, Outcome::Refused(_));
+            let is_denied = refusal(request).is_some();
             request.session == session
                 && request.at + REFUSED > now
                 && (is_denied || request.outcome == forbidden)

@@ -10,7 +10,7 @@ use jute_codec::{ErrorCode, SessionId};
 use zk_testserver::{Action, At, CutOff, Fault, Filter, Until};
 
 use super::World;
-use super::faults::{OPS, REFUSALS, any_session, outage};
+use super::faults::{MISREPORTS, OPS, REFUSALS, any_session, outage};
 use super::plan::FaultKind;
 use super::strangers::touched;
 use crate::draw::Draw;
@@ -100,6 +100,7 @@ pub(super) fn draw_part(
             let code = draw.pick(&REFUSALS);
             Some(Action::Error(if is_forbidden { ErrorCode::NO_AUTH } else { code }))
         }
+        FaultKind::Misreport => Some(Action::ErrorAfter(draw.pick(&MISREPORTS))),
         FaultKind::Delay => Some(Action::Delay(draw.ms(10, 15_000))),
         FaultKind::Freeze => Some(Action::Freeze),
         FaultKind::Pause => Some(Action::Pause(draw.ms(10, 10_000))),
@@ -126,7 +127,11 @@ pub(super) fn draw_part(
 fn fault(draw: &mut Draw, action: Action, session: SessionId, is_first: bool) -> Fault {
     let is_of_requests = matches!(
         action,
-        Action::LateCommit(_) | Action::Error(_) | Action::CutOff(_) | Action::Pause(_)
+        Action::LateCommit(_)
+            | Action::Error(_)
+            | Action::ErrorAfter(_)
+            | Action::CutOff(_)
+            | Action::Pause(_)
     );
     if !is_of_requests && draw.chance(10) {
         return Fault::new(At::event(0).of_session(session), action);

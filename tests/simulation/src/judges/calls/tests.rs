@@ -205,6 +205,11 @@ fn an_outcome_that_nothing_has_put_in_doubt_is_seen() {
     }
     let refused = answer(ErrorCode::SYSTEM_ERROR);
     assert_eq!(count_answered("ack", Failure::Undecided, rules, 0, &refused), 0);
+    let past_limit = Rules { are_limited: true, ..rules };
+    for (name, count) in [("ack", 0), ("add", 1)] {
+        let whats = call(name, None, kept(), Failure::Undecided).into();
+        assert_eq!(judged(whats, past_limit, &Facts::default()), count, "{name}");
+    }
 }
 
 #[test]

@@ -19,6 +19,9 @@ const SIZE_MAX: u64 = 1_000_000;
 /// The longest time for the bytes of one znode, in percent of the session timeout, where clients have
 /// locks: as long as a commit may take with which a lease lives on.
 const LEASED_PERCENT: u64 = 4;
+/// The same, if a lease lives on whatever else happens: a renewal may wait for the rest of one znode and
+/// for the whole next one.
+const STEADY_PERCENT: u64 = 2;
 /// The same where nobody has a lock: longer than the silence that a client permits, and shorter than
 /// the servers do.
 const UNLEASED_PERCENT: (u64, u64) = (50, 80);
@@ -46,7 +49,7 @@ pub struct Narrow {
     /// The bytes of a large znode.
     pub size: usize,
     /// Leases live on, whatever callers read and write.
-    pub keeps_leases: bool,
+    pub is_steady: bool,
 }
 
 impl Narrow {
@@ -81,10 +84,11 @@ pub(super) fn draw(plan: &mut Plan, program: &mut Program, draw: &mut Draw) {
         rate = rate.max(LEASED_RATE / session);
     }
     // A percent of a second has ten milliseconds, each of which carries `rate` bytes.
-    let bytes = draw.between(least, most) * session * rate * 10;
+    let percent = draw.between(least, most);
+    let bytes = percent * session * rate * 10;
     let size = usize::try_from(bytes.min(SIZE_MAX)).unwrap_or(usize::MAX);
-    let keeps_leases = keeps_leases && !is_cut;
-    plan.kinds.narrow = Some(Narrow { rate, size, keeps_leases });
+    let is_steady = keeps_leases && !is_cut && percent <= STEADY_PERCENT;
+    plan.kinds.narrow = Some(Narrow { rate, size, is_steady });
     if is_cut {
         plan.faults = vec![FaultKind::Cut, FaultKind::Restart];
         plan.fault_pause = draw.ms(1_000, 20_000);
@@ -105,7 +109,7 @@ mod tests {
 
     #[test]
     fn a_link_needs_as_long_as_its_rate_says() {
-        let narrow = Narrow { rate: 100, size: 50_000, keeps_leases: true };
+        let narrow = Narrow { rate: 100, size: 50_000, is_steady: true };
         assert_eq!(narrow.carries(100_000), Duration::from_secs(1));
         assert_eq!(narrow.longest(2), Duration::from_secs(READS_MAX as u64));
     }
