@@ -75,7 +75,7 @@ fn judge_requests(requests: &[RequestRecord]) -> Vec<String> {
 /// Returns the code with which a server has refused a request, for any reason.
 fn any_refusal(request: &RequestRecord) -> Option<ErrorCode> {
     let is_denied = request.outcome == Outcome::Applied(ErrorCode::NO_AUTH);
-    refusal(request).or(is_denied.then_some(ErrorCode::NO_AUTH))
+    refusal(request).or_else(|| is_denied.then_some(ErrorCode::NO_AUTH))
 }
 
 fn is_write(op: OpCode) -> bool {

@@ -281,6 +281,9 @@ mod tests {
         assert!(count(|it| it.settled.is_some()) > 400);
         assert!(count(|it| it.is_relay) > 140);
         assert!(count(|it| it.is_wide) > 1);
+        let misreport = |seed: &u64| plan(*seed).faults.contains(&FaultKind::Misreport);
+        let misreports = (FIRST_SEED..FIRST_SEED + 1_000).filter(misreport).count();
+        assert!((30..200).contains(&misreports), "{misreports}");
     }
 
     #[test]

@@ -67,3 +67,30 @@ async fn stop_until(
     }
     true
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::cuts::Cuts;
+    use crate::draw::Draw;
+    use crate::history::What;
+    use crate::run::{drawn, run};
+    use crate::world::kinds::WorldKind;
+    use crate::world::plan::{FIRST_SEED, FaultKind};
+
+    #[test]
+    fn callers_of_waylaid_worlds_run_again_when_somebody_else_has_what_they_had() {
+        let may_oversleep = |seed: &u64| {
+            let plan = drawn(*seed, &mut Draw::new(*seed), &Cuts::default()).0;
+            plan.is_of(WorldKind::Waylaid) && plan.faults.contains(&FaultKind::Stop)
+        };
+        let oversleeps = |seed| {
+            run(seed).events.iter().any(|event| match &event.what {
+                What::Fault { text, .. } => {
+                    text.starts_with("Stop: ") && text.ends_with("was lost: true")
+                }
+                _ => false,
+            })
+        };
+        assert!((FIRST_SEED..).filter(may_oversleep).take(8).any(oversleeps));
+    }
+}
