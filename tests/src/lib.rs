@@ -1,6 +1,7 @@
 //! The test harness that the suites share.
 
 pub mod access;
+pub mod agreement;
 pub mod bare;
 pub mod cancel;
 pub mod capture;
