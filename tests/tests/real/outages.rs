@@ -63,9 +63,11 @@ impl Party {
     }
 }
 
-/// Measures how long a request takes while others share the machine: when each began, and when it
-/// ended unless it is pending.
-struct Probe(Arc<Mutex<Vec<(Instant, Option<Instant>)>>>);
+/// When a request began, and when it ended unless it is pending.
+type Sample = (Instant, Option<Instant>);
+
+/// Measures how long a request takes while others share the machine.
+struct Probe(Arc<Mutex<Vec<Sample>>>);
 
 impl Probe {
     /// Asks the server until the probe is dropped. A request that fails counts as well.

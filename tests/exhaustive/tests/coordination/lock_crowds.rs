@@ -210,7 +210,7 @@ fn hundreds_of_callers_share_locks_that_each_names_in_its_own_order() {
         let locks = |client: &Client, numbers: &[usize]| -> MultiLock {
             let add = |builder: MultiLockBuilder, number: &usize| {
                 let lock = FairLock::new(client, &format!("/locks/{number}"));
-                builder.with(&lock.expect("the path is valid"))
+                builder.with(lock.expect("the path is valid"))
             };
             numbers.iter().fold(MultiLock::builder(), add).build().expect("the paths differ")
         };
@@ -246,7 +246,7 @@ fn thousands_of_callers_share_one_holder() {
     run_within(RUN_MAX, async {
         let mut stage = Stage::prepare().await;
         let held = reentrant(&stage.other).acquire().await.expect("it is free");
-        let holder = Holder::new(&reentrant(&stage.crowd));
+        let holder = Holder::new(reentrant(&stage.crowd));
         let caller = |_| {
             let holder = holder.clone();
             async move { holder.acquire().await.expect("its turn comes") }
@@ -290,7 +290,7 @@ fn a_hundred_holders_with_fifty_callers_each_pass_a_lock() {
         let mut stage = Stage::prepare().await;
         let held = reentrant(&stage.other).acquire().await.expect("it is free");
         let holders: Arc<[Holder<Fair>]> =
-            (0..HOLDERS).map(|_| Holder::new(&reentrant(&stage.crowd))).collect();
+            (0..HOLDERS).map(|_| Holder::new(reentrant(&stage.crowd))).collect();
         let caller = |number: usize| {
             let (own, holders) = (number % HOLDERS, Arc::clone(&holders));
             async move {

@@ -108,7 +108,7 @@ async fn survive_multi(plan: Plan) -> Worst {
 async fn survive_reentrant(plan: Plan) -> Worst {
     let mut outage = Outage::prepare(plan, 2).await;
     let lock = |client: &Client| FairLock::new(client, LOCK).expect("the path is valid");
-    let holder = Holder::new(&lock(&outage.clients[HOLDER]));
+    let holder = Holder::new(lock(&outage.clients[HOLDER]));
     let outer = holder.acquire().await.expect("it is free");
     let waiting = lock(&outage.clients[WAITER]).acquire().into_future();
     let waiting = outage.call("an acquire that waits", WAITER, waiting);

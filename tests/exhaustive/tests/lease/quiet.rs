@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use zk_recipes::{Client, ClientBuilder, Guard, Lease, LockState};
 use zk_tests::lockstep::Lockstep;
+use zk_tests::scene::spawn;
 use zk_testserver::{ServerConfig, TestServer};
 
 use crate::{RATES, SECOND, by_pings, interval, ms};
@@ -43,7 +44,7 @@ impl Traffic {
     /// Sends one of the requests.
     fn send(self, client: &Client) -> tokio::task::JoinHandle<Result<(), zk_recipes::OpError>> {
         let client = client.clone();
-        tokio::spawn(async move {
+        spawn(async move {
             match self {
                 Self::Reads(_) => client.exists("/").await.map(drop),
                 Self::Writes(_) => client.set_data("/", "", None).await.map(drop),

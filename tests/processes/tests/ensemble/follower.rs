@@ -97,7 +97,7 @@ async fn stays_in_the_present(ensemble: &Ensemble, fixture: &Fixture) -> bool {
     let roamer = Roamer::at(fixture, ensemble, &leader).await;
     let client = &roamer.client;
     client.create("/time", "old", EPHEMERAL).await.unwrap();
-    catch_up(&client).await;
+    catch_up(client).await;
 
     let fault = ensemble.cut_off(&lagging).await;
     client.set_data("/time", "new", None).await.unwrap();

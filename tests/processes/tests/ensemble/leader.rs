@@ -1,6 +1,6 @@
 //! Loss of the leader.
 
-use zk_recipes::{LockState, Released};
+use zk_recipes::Released;
 use zk_session::{OpError, Outcome, SessionState};
 use zk_tests::bare::Bare as _;
 use zk_tests::case::{Case as _, FairLock};
@@ -83,7 +83,7 @@ async fn a_leader_that_is_cut_off_acknowledges_nothing_and_keeps_nobodys_lock() 
     for client in [&roamer.client, &other.client] {
         // It may still be backing off after its attempts during the election.
         status(client, "a connection", |now| now.state == SessionState::Connected).await;
-        catch_up(&client).await;
+        catch_up(client).await;
         assert_eq!(client.get_data("/data").await.unwrap().0, "old");
     }
     assert_eq!(contenders(&other.client).await, 2);
