@@ -10,6 +10,7 @@ use zk_testserver::{Outcome, RequestRecord};
 use super::{Case, refusal};
 use crate::history::{End, Event, Id, What};
 use crate::program::Job;
+use crate::program::locks::ROOT;
 use crate::program::values::VALUE;
 
 /// The znode with the servers of the ensemble.
@@ -65,7 +66,8 @@ pub fn judge(case: &Case<'_>) -> Vec<String> {
 
 fn judge_requests(requests: &[RequestRecord]) -> Vec<String> {
     let mut violations = too_often(requests, OF_ATTEMPTS, |request, code| {
-        code != ErrorCode::THROTTLED_OP && is_write(request.op) && has_identity(request)
+        let is_of_recipe = is_write(request.op) && !is_of_revocation(request);
+        code != ErrorCode::THROTTLED_OP && is_of_recipe && has_identity(request)
     });
     violations.extend(too_often(requests, OF_CONFIG, |request, _| is_of_config(request)));
     violations.extend(reads_of_config(requests));
@@ -80,6 +82,12 @@ fn any_refusal(request: &RequestRecord) -> Option<ErrorCode> {
 
 fn is_write(op: OpCode) -> bool {
     [OpCode::CREATE, OpCode::CREATE2, OpCode::DELETE, OpCode::SET_DATA, OpCode::MULTI].contains(&op)
+}
+
+/// Returns whether a caller asks a contender to leave, which each call does once.
+fn is_of_revocation(request: &RequestRecord) -> bool {
+    let is_of_lock = request.path.as_deref().is_some_and(|path| path.starts_with(ROOT));
+    request.op == OpCode::SET_DATA && is_of_lock
 }
 
 fn has_identity(request: &RequestRecord) -> bool {
