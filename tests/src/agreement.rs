@@ -1,10 +1,9 @@
 //! Whether servers of one ensemble have the same znodes.
 //!
-//! No promise of a lock holds on servers that differ. Those of ZooKeeper 3.8.0 may do so after one of them
+//! No promise of a lock holds on servers that differ. Those of ZooKeeper 3.8.0 may differ after one of them
 //! has joined late: it misses transactions that the others have applied (ZOOKEEPER-4785).
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
 use jute_codec::{ErrorCode, Zxid};
 use zk_session::{Client, OpError};
@@ -34,9 +33,10 @@ pub async fn difference(servers: &[Client], path: &str) -> Result<Option<String>
         for (path, czxid) in before.iter().filter(stays) {
             let lacks = |(_, znodes): &(usize, &Znodes)| znodes.get(path) != Some(czxid);
             if let Some((other, _)) = between.iter().enumerate().find(lacks) {
-                let mut text = format!("server {} has {path}, created by {czxid},", one + 1);
-                let _ = write!(text, " and server {} lacks it", other + 1);
-                return Ok(Some(text));
+                let (one, other) = (one + 1, other + 1);
+                return Ok(Some(format!(
+                    "server {one} has {path}, created by {czxid}, and server {other} lacks it"
+                )));
             }
         }
     }

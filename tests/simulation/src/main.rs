@@ -8,7 +8,8 @@ use std::ops::ControlFlow;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use clap::Parser;
+use clap::error::ErrorKind;
+use clap::{CommandFactory as _, Parser};
 use zk_simulation::cuts::Cuts;
 use zk_simulation::draw::Draw;
 use zk_simulation::fleet::{Watch, cores, work_in_order};
@@ -106,6 +107,12 @@ fn main() -> ExitCode {
             (options.first.unwrap_or_else(fresh_seed), count)
         }
     };
+    if options.kind.is_some() && first < FIRST_SEED {
+        let reason = format!(
+            "with --kind, --first must be at least {FIRST_SEED}: worlds of older seeds are of no kind"
+        );
+        Options::command().error(ErrorKind::ValueValidation, reason).exit();
+    }
     let jobs = options.jobs.map_or_else(cores, NonZero::get);
     let worlds = usize::try_from(count).unwrap_or(usize::MAX);
     let jobs = jobs.min(worlds).max(1);

@@ -60,8 +60,8 @@ const KINDS: [(WorldKind, u64); 7] = [
 ];
 
 /// The kinds that were added later, with a salt, and how many worlds that are of no kind before are of
-/// this one, in percent. Each salt was chosen so that none of the seeds is that were in
-/// `tests/corpus.txt` at that time.
+/// this one, in percent. Each salt was chosen so that no seed that was in `tests/corpus.txt` at that time
+/// is of the kind.
 const LATER_KINDS: [(WorldKind, u64, u64); 2] =
     [(WorldKind::Narrow, 0x6e61, 5), (WorldKind::Waylaid, 0x3a2e, 20)];
 
@@ -91,8 +91,8 @@ const REAPING_PERCENT: u64 = 15;
 const REAPING_MS: [u64; 3] = [10, 30, 100];
 const REAPING_LATENCY_MIN: Duration = Duration::from_millis(20);
 
-/// How many worlds in which something goes wrong have servers that report errors of requests that they
-/// have executed, in percent. The salt was chosen like those of the later kinds.
+/// How many worlds in which something goes wrong have servers that execute a request and report an error,
+/// in percent. The salt was chosen so that no seed that was in `tests/corpus.txt` at that time has any.
 const MISREPORT_PERCENT: u64 = 10;
 const MISREPORT_SALT: u64 = 0x3a16;
 

@@ -1,8 +1,8 @@
-//! A caller that does not run from the middle of a call until its client has lost what the call is about,
-//! and, in most cases, until another client has it.
+//! Callers stop in the middle of a call, and go on when their client has lost what the call is about and, in
+//! most cases, another client has it.
 //!
-//! Whatever it does then concerns something of the other one. A pause of a drawn length hardly ever ends at
-//! that moment.
+//! Whatever a caller does then may harm the other client. A pause of a drawn length hardly ever ends at that
+//! moment.
 
 use std::time::Duration;
 
